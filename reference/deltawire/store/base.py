@@ -1,0 +1,143 @@
+"""The store protocol: the few verbs a bucket must offer, and what they promise (SPEC.md section 5).
+
+Keys are relative to the stream's prefix. Every verb is safe to call from several threads at once and is bounded in
+time by the binding's own timeouts.
+"""
+
+from __future__ import annotations
+
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+from deltawire.errors import InvalidKeyError
+
+Bytes = bytes | bytearray | memoryview
+"""What a put accepts: any contiguous bytes."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReplaceIf:
+    """Replace the object only if it is still the one whose version token is ``token``."""
+
+    token: str
+
+
+PutMode = Literal["create", "overwrite"] | ReplaceIf
+"""How a put treats an object that is already there."""
+
+
+@dataclass(frozen=True, slots=True)
+class Guarantees:
+    """What a store promises beyond plain reads and writes (SPEC.md section 5)."""
+
+    conditional_create: bool
+    """``put(mode="create")`` lets exactly one of any number of racing writers win. STO-3"""
+    compare_and_swap: bool
+    """``put(mode=ReplaceIf(token))`` never loses an update. STO-4"""
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectInfo:
+    """An object as a listing or a head shows it."""
+
+    key: str
+    bytes: int
+    modified_at: float | None = None
+    """Seconds since the epoch by the store's clock, where the store tells."""
+
+
+@dataclass(frozen=True, slots=True)
+class StoredObject:
+    """A whole small object together with the token of exactly these bytes."""
+
+    data: bytes
+    token: str
+
+
+class Store(ABC):
+    """One prefix in a bucket, a folder or a process's memory.
+
+    No reader ever sees a half-written object (STO-1), and a read after a finished write sees it (STO-2).
+    """
+
+    url: str
+    guarantees: Guarantees
+
+    @abstractmethod
+    def get(self, key: str, *, max_bytes: int) -> StoredObject:
+        """Read a whole object and its version token in one answer.
+
+        Raises:
+            ObjectNotFoundError: there is none.
+            LimitExceededError: it is larger than ``max_bytes``; no more than that was read.
+        """
+
+    @abstractmethod
+    def get_range(self, key: str, start: int, length: int) -> bytes:
+        """Read exactly ``length`` bytes from ``start``.
+
+        Raises:
+            ObjectNotFoundError: there is none.
+            SizeMismatchError: the object ends before ``start + length``.
+        """
+
+    @abstractmethod
+    def head(self, key: str) -> ObjectInfo:
+        """Size and time of an object, without its bytes. Raises ObjectNotFoundError."""
+
+    @abstractmethod
+    def list(self, prefix: str) -> Iterator[ObjectInfo]:
+        """Every object whose key starts with ``prefix`` (``""`` or ending in ``/``), in byte order of keys.
+
+        Never served from a cache: an object is listed as soon as its put returned (STO-2).
+        """
+
+    @abstractmethod
+    def put(self, key: str, data: Bytes, *, mode: PutMode) -> str:
+        """Write a small object in a single request and return its new version token.
+
+        Raises:
+            ObjectExistsError: ``mode="create"`` and the key is taken. The answer to an earlier attempt may have been
+                lost, so the caller reads back before it believes that it lost (CMT-5).
+            PreconditionFailedError: ``ReplaceIf`` and the object is another or gone; same caveat.
+            StoreUnfitError: the binding cannot promise this mode.
+        """
+
+    @abstractmethod
+    def put_stream(self, key: str, chunks: Iterable[Bytes]) -> int:
+        """Write a large object from chunks, visible only when complete; returns its size in bytes.
+
+        Overwrites: its key must be unique to one logical write (KEY-4). If ``chunks`` raises, nothing becomes visible
+        and the exception passes through.
+        """
+
+    @abstractmethod
+    def delete(self, key: str) -> None:
+        """Remove an object; one that is not there is no error."""
+
+    def close(self) -> None:  # noqa: B027 - most bindings hold nothing
+        """Release connections."""
+
+
+MAX_KEY_BYTES = 512
+_SEGMENT = re.compile(r"[A-Za-z0-9_-](?:[A-Za-z0-9._-]*[A-Za-z0-9_-])?")
+
+
+def check_key(key: str) -> str:
+    """Return ``key`` if every supported store can hold it (KEY-1).
+
+    A key is at most 512 bytes: segments of ASCII letters, digits, ``.``, ``_`` and ``-`` joined by ``/``; a segment
+    is not empty and neither starts nor ends with a dot.
+
+    Raises:
+        InvalidKeyError: it breaks that grammar.
+    """
+    if len(key) > MAX_KEY_BYTES:
+        raise InvalidKeyError(f"a key is at most {MAX_KEY_BYTES} bytes, got {len(key)}")
+    for segment in key.split("/"):
+        if not _SEGMENT.fullmatch(segment):
+            raise InvalidKeyError(f"key segment {segment[:80]!r} in {key[:80]!r} is not allowed")
+    return key
