@@ -1,0 +1,1 @@
+"""The pure core: what is on the wire, without any I/O."""

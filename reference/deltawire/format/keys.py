@@ -1,0 +1,65 @@
+"""Where things are under a stream's prefix (SPEC.md section 6)."""
+
+from __future__ import annotations
+
+import re
+
+STREAM = "stream.json"
+HEAD = "head.json"
+VERSIONS = "versions/"
+ANCHORS = "anchors/"
+TENSORS = "tensors/"
+FILES = "files/"
+DATA = "data/"
+
+MAX_VERSION = (1 << 53) - 1
+"""The largest version number: what every JSON reader holds exactly."""
+
+_NUMBERED = re.compile(r"(?:versions|anchors)/([0-9]{20})\.json")
+
+
+def version_key(version: int) -> str:
+    """Key of a version record: 20 digits, so that byte order is number order (KEY-2)."""
+    return f"{VERSIONS}{version:020d}.json"
+
+
+def anchor_key(version: int) -> str:
+    """Key of the anchor record of a version (KEY-2)."""
+    return f"{ANCHORS}{version:020d}.json"
+
+
+def table_key(digest: str) -> str:
+    """Key of a tensor table, addressed by its content (KEY-3)."""
+    return f"{TENSORS}{digest.removeprefix('sha256:')}.json"
+
+
+def file_key(digest: str) -> str:
+    """Key of an auxiliary file, addressed by its content (KEY-3)."""
+    return f"{FILES}{digest.removeprefix('sha256:')}"
+
+
+def data_prefix(version: int, commit_id: str) -> str:
+    """Folder of the parts of one logical write (KEY-4)."""
+    return f"{DATA}{version:020d}-{commit_id}/"
+
+
+def part_name(index: int) -> str:
+    """File name of a delta part within its data folder."""
+    return f"part-{index:05d}.arrow"
+
+
+def shard_name(index: int, count: int) -> str:
+    """File name of a snapshot shard, counted from 1 as Hugging Face does (SNP-2)."""
+    return f"model-{index:05d}-of-{count:05d}.safetensors"
+
+
+SHARD_INDEX = "model.safetensors.index.json"
+
+
+def parse_numbered(key: str) -> int | None:
+    """Version number of a version or anchor key; None for any other key, which readers ignore (KEY-5)."""
+    match = _NUMBERED.fullmatch(key)
+    if match is None:
+        return None
+    number = int(match[1])
+    return number if number <= MAX_VERSION else None

@@ -1,0 +1,290 @@
+"""The records of SPEC.md section 8 as frozen structs. ``schemas/`` holds the same shapes as JSON Schema."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal, TypeVar
+
+import msgspec
+from msgspec import Meta, Struct
+
+from deltawire.errors import MalformedRecordError
+from deltawire.format import features, strict_json
+from deltawire.format.keys import MAX_VERSION
+from deltawire.limits import Limits
+
+Uint = Annotated[int, Meta(ge=0, le=MAX_VERSION)]
+Version = Uint
+Name = Annotated[str, Meta(min_length=1, max_length=200)]
+Sha256 = Annotated[str, Meta(pattern=r"^sha256:[0-9a-f]{64}$")]
+Hex64 = Annotated[str, Meta(pattern=r"^[0-9a-f]{16}$")]
+"""A 64-bit number as 16 lower-case hex digits: JSON numbers are exact only to 2^53. JSN-3"""
+Uuid = Annotated[str, Meta(pattern=r"^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$")]
+Timestamp = Annotated[str, Meta(pattern=r"^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,9})?Z$")]
+Feature = Annotated[str, Meta(pattern=r"^[a-z0-9]+(-[a-z0-9]+)*$", max_length=64)]
+Key = Annotated[str, Meta(min_length=1, max_length=512)]
+
+JSON_TYPE = "application/json"
+ARROW_TYPE = "application/vnd.apache.arrow.file"
+SAFETENSORS_TYPE = "application/vnd.safetensors"
+BINARY_TYPE = "application/octet-stream"
+
+
+class Record(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What every piece of a record shares: immutable, keyword-only, absent members left out."""
+
+
+class Producer(Record, kw_only=True):
+    """Software that wrote a record."""
+
+    name: Name
+    version: Name
+
+
+class Descriptor(Record, kw_only=True):
+    """The only way to point at bytes (DSC-1): a key, a media type, a size and a sha256."""
+
+    key: Key
+    media_type: Name
+    bytes: Uint
+    digest: Sha256
+
+
+class Batch(Record, kw_only=True):
+    """One Arrow record batch within a part (PRT-4)."""
+
+    offset: Uint
+    bytes: Uint
+    digest: Sha256
+    decoded_bytes: Uint
+    """Sum of the lengths of its buffers after decompression."""
+    rows: Uint
+    first_tensor: Uint
+    last_tensor: Uint
+    """Smallest and largest tensor ordinal among its rows."""
+
+
+class Part(Descriptor, kw_only=True):
+    """One Arrow IPC file of a delta."""
+
+    streams: tuple[Name, ...]
+    """Names of its stream columns, in column order."""
+    batches: tuple[Batch, ...]
+
+
+class Delta(Record, kw_only=True):
+    """What changed from the parent version (DLT-1)."""
+
+    changed_elements: Uint
+    changed_tensors: Uint
+    digest_before: Hex64
+    digest_after: Hex64
+    parts: tuple[Part, ...]
+
+
+class Shard(Descriptor, kw_only=True):
+    """One safetensors file of a snapshot (SNP-3)."""
+
+    header_bytes: Uint
+    """Length of the file's first 8 bytes and JSON header together."""
+    header_digest: Sha256
+    first_tensor: Uint
+    last_tensor: Uint
+
+
+class Snapshot(Record, kw_only=True):
+    """A whole state in the Hugging Face layout (SNP-1)."""
+
+    shards: tuple[Shard, ...]
+    index: Descriptor
+
+
+class File(Descriptor, kw_only=True):
+    """An auxiliary file: config, tokenizer, chat template (FIL-1)."""
+
+    name: Name
+
+
+class Envelope(Record, kw_only=True):
+    """What every record begins with (REC-1)."""
+
+    protocol: str
+    protocol_version: Annotated[str, Meta(pattern=r"^[0-9]{1,4}\.[0-9]{1,4}$")]
+    kind: str
+    stream_id: Uuid
+    commit_id: Uuid
+    epoch: Uint
+    created_at: Timestamp
+    producer: Producer
+    reader_features: tuple[Feature, ...]
+    writer_features: tuple[Feature, ...]
+    metadata: dict[str, Any]
+
+
+class StreamRecord(Envelope, kw_only=True):
+    """``stream.json``: what this prefix is (STR-1)."""
+
+    kind: Literal["stream"]
+    writers: Literal["many", "single"]
+    """``single``: the store cannot arbitrate between writers, so there is only ever one (STR-3)."""
+
+
+class Parent(Record, kw_only=True):
+    """The version before, by the exact bytes of its record."""
+
+    version: Version
+    digest: Sha256
+
+
+class VersionRecord(Envelope, kw_only=True):
+    """``versions/<N>.json``: its creation is the commit (VSN-1)."""
+
+    kind: Literal["version"]
+    version: Version
+    parent: Parent | None = None
+    tensors: Descriptor
+    state_digest: Hex64
+    delta: Delta | None = None
+    snapshot: Snapshot | None = None
+    files: tuple[File, ...] = ()
+
+
+class AnchorRecord(Envelope, kw_only=True):
+    """``anchors/<N>.json``: a whole state of a version, added at any time after it (ANC-1)."""
+
+    kind: Literal["anchor"]
+    version: Version
+    version_digest: Sha256
+    """sha256 of the version record's exact bytes."""
+    tensors: Descriptor
+    state_digest: Hex64
+    snapshot: Snapshot
+    files: tuple[File, ...] = ()
+
+
+class HeadRecord(Envelope, kw_only=True):
+    """``head.json``: a hint that may be missing, stale or wrong (HED-1)."""
+
+    kind: Literal["head"]
+    version: Version
+    anchor: Version | None = None
+
+
+R = TypeVar("R", bound=Envelope)
+
+
+def decode(data: bytes, kind: type[R], *, what: str, limits: Limits) -> R:
+    """Read a record, checking in this order: size, JSON, protocol, shape, features, invariants (REC-2).
+
+    Raises:
+        LimitExceededError: it is too large, too deep or holds too many members.
+        MalformedRecordError: it is not I-JSON or not of this shape.
+        UnsupportedProtocolError: another protocol or major version.
+        UnsupportedFeatureError: a reader feature that is not implemented here.
+    """
+    limits.check("record_bytes", len(data), f"size of {what}")
+    value = strict_json.parse(data, what=what, limits=limits)
+    # Before the shape: a later major version may have any shape. VER-1
+    protocol, version = value.get("protocol"), value.get("protocol_version")
+    if not isinstance(protocol, str) or not isinstance(version, str):
+        raise MalformedRecordError(f"{what} has no protocol and protocol_version")
+    features.check_protocol(protocol, version)
+    required = value.get("reader_features")
+    if isinstance(required, list) and all(isinstance(name, str) for name in required):
+        limits.check("features", len(required), f"number of reader features of {what}")
+        features.check_features(tuple(required), features.READER_FEATURES, role="reader")  # VER-2
+    record = strict_json.convert(value, kind, what=what)
+    _check_envelope(record, what=what, limits=limits)
+    if isinstance(record, VersionRecord):
+        _check_version(record, what=what, limits=limits)
+    elif isinstance(record, AnchorRecord):
+        _check_snapshot(record.snapshot, what=what, limits=limits)
+        _check_files(record.files, what=what, limits=limits)
+    return record
+
+
+def encode(record: Envelope) -> bytes:
+    """Exact bytes to store for a record."""
+    return strict_json.encode(record)
+
+
+def _check_envelope(record: Envelope, *, what: str, limits: Limits) -> None:
+    limits.check("features", len(record.writer_features), f"number of writer features of {what}")
+    if missing := set(record.reader_features) - set(record.writer_features):
+        raise MalformedRecordError(f"{what}: reader feature {min(missing)} is not a writer feature too")  # VER-3
+    limits.check("metadata_bytes", len(msgspec.json.encode(record.metadata)), f"metadata of {what}")
+
+
+def _check_version(record: VersionRecord, *, what: str, limits: Limits) -> None:
+    if (record.delta is None) == (record.snapshot is None):
+        raise MalformedRecordError(f"{what} must have either a delta or a snapshot")  # VSN-4
+    if (record.parent is None) != (record.version == 0):
+        raise MalformedRecordError(f"{what}: version 0, and only version 0, has no parent")  # VSN-3
+    if record.parent is not None and record.parent.version != record.version - 1:
+        raise MalformedRecordError(f"{what}: its parent is version {record.parent.version}")  # VSN-3
+    if record.version == 0 and record.snapshot is None:
+        raise MalformedRecordError(f"{what} has no parent to be a delta of")
+    if record.snapshot is not None:
+        _check_snapshot(record.snapshot, what=what, limits=limits)
+    if record.delta is not None:
+        _check_delta(record.delta, what=what, limits=limits)
+    _check_files(record.files, what=what, limits=limits)
+
+
+def _check_delta(delta: Delta, *, what: str, limits: Limits) -> None:
+    limits.check("parts", len(delta.parts), f"number of parts of {what}")
+    limits.check("batches", sum(len(part.batches) for part in delta.parts), f"number of batches of {what}")
+    for part in delta.parts:
+        if part.media_type != ARROW_TYPE:
+            raise MalformedRecordError(f"{what}: part {part.key} has media type {part.media_type}")
+        if len(set(part.streams)) != len(part.streams):
+            raise MalformedRecordError(f"{what}: part {part.key} names a stream twice")
+        end = 0
+        for batch in part.batches:
+            name = f"batch at {batch.offset} of {part.key}"
+            limits.check("batch_bytes", batch.bytes, f"size of {name}")
+            limits.check("rows", batch.rows, f"rows of {name}")
+            limits.check_expansion(batch.bytes, batch.decoded_bytes, name)
+            if batch.offset < end or batch.offset + batch.bytes > part.bytes:
+                raise MalformedRecordError(f"{what}: {name} overlaps another or leaves the part")  # PRT-4
+            if batch.first_tensor > batch.last_tensor:
+                raise MalformedRecordError(f"{what}: {name} has no tensors")
+            end = batch.offset + batch.bytes
+    if not delta.parts and (delta.changed_elements or delta.digest_before != delta.digest_after):
+        raise MalformedRecordError(f"{what}: something changed, but there are no parts")
+
+
+def _check_snapshot(snapshot: Snapshot, *, what: str, limits: Limits) -> None:
+    limits.check("parts", len(snapshot.shards), f"number of shards of {what}")
+    if not snapshot.shards:
+        raise MalformedRecordError(f"{what}: its snapshot has no shards")
+    expected = 0
+    for shard in snapshot.shards:
+        limits.check("shard_header_bytes", shard.header_bytes, f"header of {shard.key}")
+        if shard.media_type != SAFETENSORS_TYPE:
+            raise MalformedRecordError(f"{what}: shard {shard.key} has media type {shard.media_type}")
+        if not 8 <= shard.header_bytes <= shard.bytes:
+            raise MalformedRecordError(f"{what}: the header of {shard.key} does not fit in it")
+        if shard.first_tensor != expected or shard.last_tensor < shard.first_tensor:
+            raise MalformedRecordError(f"{what}: shards do not hold the tensors in table order")  # SNP-3
+        expected = shard.last_tensor + 1
+
+
+def _check_files(files: tuple[File, ...], *, what: str, limits: Limits) -> None:
+    limits.check("files", len(files), f"number of files of {what}")
+    if len({file.name for file in files}) != len(files):
+        raise MalformedRecordError(f"{what} names a file twice")
+    for file in files:
+        limits.check("file_bytes", file.bytes, f"size of file {file.name}")
+        check_file_name(file.name)
+
+
+def check_file_name(name: str) -> str:
+    """Return ``name`` if it is a plain file name that cannot escape a folder or shadow a shard (FIL-2).
+
+    Raises:
+        MalformedRecordError: it is not.
+    """
+    plain = name.isascii() and name.isprintable() and not set(name) & set('/\\:*?"<>|')
+    if not plain or name.startswith(".") or name.endswith((".", " ", ".safetensors", ".safetensors.index.json")):
+        raise MalformedRecordError(f"file name {name[:80]!r} is not allowed")
+    return name

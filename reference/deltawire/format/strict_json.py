@@ -1,0 +1,94 @@
+"""I-JSON in and out: UTF-8, no duplicate names, no NaN, bounded depth (SPEC.md section 7.1, RFC 7493)."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from typing import Any, NoReturn, TypeVar
+
+import msgspec
+
+from deltawire.errors import LimitExceededError, MalformedRecordError
+from deltawire.limits import Limits
+
+T = TypeVar("T")
+
+JSON = None | bool | int | float | str | list[Any] | dict[str, Any]
+"""Any JSON value."""
+
+
+def sha256(data: bytes | bytearray | memoryview) -> str:
+    """Digest of exact bytes, written ``sha256:`` and 64 lower-case hex digits (DSC-2)."""
+    return "sha256:" + hashlib.sha256(data).hexdigest()
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        raise MalformedRecordError("an object names a member twice")
+    return found
+
+
+def _no_constant(name: str) -> NoReturn:
+    raise MalformedRecordError(f"{name} is not JSON")
+
+
+def _check_depth(value: JSON, limit: int) -> None:
+    level: list[Any] = [value]
+    for _ in range(limit + 1):
+        level = [
+            child
+            for item in level
+            for child in (item.values() if isinstance(item, dict) else item)
+            if isinstance(child, (dict, list))
+        ]
+        if not level:
+            return
+    raise LimitExceededError(f"JSON is nested deeper than the limit json_depth = {limit}")
+
+
+def parse(data: bytes, *, what: str, limits: Limits) -> dict[str, Any]:
+    """Parse one JSON object. JSN-1, JSN-2
+
+    Raises:
+        MalformedRecordError: it is not I-JSON, or not an object.
+        LimitExceededError: it is nested too deeply.
+    """
+    try:
+        value = json.loads(data.decode("utf-8"), object_pairs_hook=_unique, parse_constant=_no_constant)
+    except MalformedRecordError as error:
+        raise MalformedRecordError(f"{what}: {error}") from None
+    except RecursionError:
+        raise LimitExceededError(f"{what} is nested deeper than the limit json_depth = {limits.json_depth}") from None
+    except ValueError as error:  # UnicodeDecodeError, JSONDecodeError, integers with too many digits
+        raise MalformedRecordError(f"{what} is not JSON: {error}") from None
+    if not isinstance(value, dict):
+        raise MalformedRecordError(f"{what} is not a JSON object")
+    _check_depth(value, limits.json_depth)
+    return value
+
+
+def convert(value: dict[str, Any], kind: type[T], *, what: str) -> T:
+    """Give a parsed object its type; members that the type does not know are ignored (VER-4).
+
+    Raises:
+        MalformedRecordError: a member is missing or has the wrong shape.
+    """
+    try:
+        return msgspec.convert(value, kind)
+    except msgspec.ValidationError as error:
+        raise MalformedRecordError(f"{what}: {error}") from None
+
+
+def encode(record: msgspec.Struct) -> bytes:
+    """Write a record as JSON; optional members that are absent are left out."""
+    return msgspec.json.encode(record)
+
+
+def merge(old: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
+    """Lay a record over an older one of the same key and keep the members that we do not know (VER-5)."""
+    merged = dict(old)
+    for name, value in new.items():
+        before = merged.get(name)
+        merged[name] = merge(before, value) if isinstance(before, dict) and isinstance(value, dict) else value
+    return merged

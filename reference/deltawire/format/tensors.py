@@ -1,0 +1,180 @@
+"""The tensor table: names, dtypes and shapes of a state, stored once for all versions that share it (SPEC.md 8.3)."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Annotated, Literal
+
+from msgspec import Meta
+
+from deltawire.errors import DeltawireError, InvalidStateError, MalformedRecordError
+from deltawire.format import features, strict_json
+from deltawire.format.dtypes import Dtype, dtype_of, storage_shape
+from deltawire.format.keys import MAX_VERSION, table_key
+from deltawire.format.records import JSON_TYPE, Descriptor, Record
+from deltawire.limits import Limits
+
+Extent = Annotated[int, Meta(ge=0, le=MAX_VERSION)]
+
+
+class TensorEntry(Record, kw_only=True):
+    """One tensor: its ordinal is its place in the table."""
+
+    name: Annotated[str, Meta(min_length=1)]
+    dtype: str
+    shape: tuple[Extent, ...]
+
+
+class Alias(Record, kw_only=True):
+    """A second name of a tensor, such as a tied output embedding (TAB-4)."""
+
+    name: Annotated[str, Meta(min_length=1)]
+    target: Annotated[str, Meta(min_length=1)]
+
+
+class TableRecord(Record, kw_only=True):
+    """``tensors/<sha256>.json``; it has no commit data, so that equal tables are one object (TAB-1)."""
+
+    protocol: str
+    protocol_version: str
+    kind: Literal["tensor_table"]
+    tensors: tuple[TensorEntry, ...]
+    aliases: tuple[Alias, ...] = ()
+
+
+@dataclass(frozen=True)
+class Tensor:
+    """A tensor of a state, checked."""
+
+    ordinal: int
+    name: str
+    dtype: Dtype
+    shape: tuple[int, ...]
+    storage_shape: tuple[int, ...] = field(repr=False)
+    """Shape in stored elements; see ``dtypes.storage_shape``."""
+
+    @cached_property
+    def elements(self) -> int:
+        """Number of stored elements."""
+        return math.prod(self.storage_shape)
+
+    @property
+    def bytes(self) -> int:
+        """Size of the tensor's data."""
+        return self.elements * self.dtype.width
+
+    @cached_property
+    def seed(self) -> int:
+        """The 64-bit seed of this tensor's share of the state digest (DIG-1)."""
+        return digest_seed(self.name, self.dtype.name, self.shape)
+
+
+def digest_seed(name: str, dtype: str, shape: tuple[int, ...]) -> int:
+    """First 8 bytes, little-endian, of sha256 over name, 0, dtype, 0 and each extent as u64 little-endian (DIG-1)."""
+    extents = b"".join(extent.to_bytes(8, "little") for extent in shape)
+    encoded = name.encode() + b"\0" + dtype.encode() + b"\0" + extents
+    return int.from_bytes(hashlib.sha256(encoded).digest()[:8], "little")
+
+
+@dataclass(frozen=True)
+class TensorTable:
+    """The checked table together with its exact bytes."""
+
+    tensors: tuple[Tensor, ...]
+    aliases: dict[str, str]
+    """Alias name to the name of the tensor it stands for."""
+    data: bytes = field(repr=False)
+    """The stored JSON."""
+
+    @cached_property
+    def by_name(self) -> dict[str, Tensor]:
+        """Tensors by their own name; aliases are not in it."""
+        return {tensor.name: tensor for tensor in self.tensors}
+
+    @cached_property
+    def state_bytes(self) -> int:
+        """Size of all tensors together."""
+        return sum(tensor.bytes for tensor in self.tensors)
+
+    @cached_property
+    def elements(self) -> int:
+        """Stored elements of all tensors together."""
+        return sum(tensor.elements for tensor in self.tensors)
+
+    @cached_property
+    def descriptor(self) -> Descriptor:
+        """Descriptor of the table, whose key is its digest."""
+        digest = strict_json.sha256(self.data)
+        return Descriptor(key=table_key(digest), media_type=JSON_TYPE, bytes=len(self.data), digest=digest)
+
+
+def build_table(
+    entries: Iterable[tuple[str, str, tuple[int, ...]]], *, aliases: dict[str, str] | None = None, limits: Limits
+) -> TensorTable:
+    """Make the table of a state from (name, dtype name, shape) in the order they should have.
+
+    Raises:
+        InvalidStateError: the names, dtypes or shapes cannot be published.
+    """
+    record = TableRecord(
+        protocol=features.PROTOCOL,
+        protocol_version=features.PROTOCOL_VERSION,
+        kind="tensor_table",
+        tensors=tuple(TensorEntry(name=name, dtype=dtype, shape=shape) for name, dtype, shape in entries),
+        aliases=tuple(Alias(name=name, target=target) for name, target in sorted((aliases or {}).items())),
+    )
+    try:
+        return parse_table(strict_json.encode(record), limits=limits)
+    except DeltawireError as error:
+        raise InvalidStateError(str(error)) from None
+
+
+def parse_table(data: bytes, *, limits: Limits) -> TensorTable:
+    """Read and check a stored table. TAB-2, TAB-3, TAB-4
+
+    Raises:
+        MalformedRecordError: wrong shape, a name twice, an alias of nothing.
+        LimitExceededError: too many tensors, too long names, too large tensors.
+        UnsupportedDtypeError: a dtype that is not in the registry.
+    """
+    limits.check("table_bytes", len(data), "size of the tensor table")
+    value = strict_json.parse(data, what="tensor table", limits=limits)
+    record = strict_json.convert(value, TableRecord, what="tensor table")
+    features.check_protocol(record.protocol, record.protocol_version)
+    limits.check("tensors", len(record.tensors) + len(record.aliases), "number of tensors")
+    tensors = tuple(_check_entry(ordinal, entry, limits) for ordinal, entry in enumerate(record.tensors))
+    if not tensors:
+        raise MalformedRecordError("the tensor table is empty")
+    limits.check("state_bytes", sum(tensor.bytes for tensor in tensors), "size of the state")
+    names = {tensor.name for tensor in tensors}
+    aliases = {alias.name: alias.target for alias in record.aliases}
+    for alias, target in aliases.items():
+        _check_name(alias, limits)
+        if target not in names:
+            raise MalformedRecordError(f"alias {alias[:80]!r} stands for {target[:80]!r}, which is not a tensor")
+    if len(names | set(aliases)) != len(record.tensors) + len(record.aliases):
+        raise MalformedRecordError("the tensor table names a tensor twice")
+    return TensorTable(tensors=tensors, aliases=aliases, data=data)
+
+
+def _check_name(name: str, limits: Limits) -> None:
+    try:
+        encoded = name.encode("utf-8")
+    except UnicodeEncodeError:
+        raise MalformedRecordError("a tensor name is not valid Unicode") from None
+    limits.check("name_bytes", len(encoded), f"length of the name {name[:40]!r}")
+    if name == "__metadata__" or not name.isprintable():
+        raise MalformedRecordError(f"the tensor name {name[:80]!r} is not allowed")
+
+
+def _check_entry(ordinal: int, entry: TensorEntry, limits: Limits) -> Tensor:
+    _check_name(entry.name, limits)
+    dtype = dtype_of(entry.dtype)
+    limits.check("dims", len(entry.shape), f"rank of {entry.name[:80]!r}")
+    tensor = Tensor(ordinal, entry.name, dtype, entry.shape, storage_shape(dtype, entry.shape))
+    limits.check("tensor_bytes", tensor.bytes, f"size of {entry.name[:80]!r}")
+    return tensor
