@@ -1,0 +1,1 @@
+"""How the changed elements of a box become bytes."""

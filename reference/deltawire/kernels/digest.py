@@ -36,3 +36,15 @@ def digest_at(bits, positions, seed, start):  # type: ignore[no-untyped-def]
     for k in range(bits.size):
         total += _mix((seed + (start + np.uint64(positions[k])) * GOLDEN) ^ np.uint64(bits[k]))
     return total
+
+
+@njit(nogil=True, cache=True)
+def digest_changes(old, new, positions, seed, start):  # type: ignore[no-untyped-def]
+    """Digests of the old and of the new bits of a box at ``positions``, whose first flat index is ``start``."""
+    before, after = np.uint64(0), np.uint64(0)
+    for k in range(positions.size):
+        at = positions[k]
+        key = seed + (start + np.uint64(at)) * GOLDEN
+        before += _mix(key ^ np.uint64(old[at]))
+        after += _mix(key ^ np.uint64(new[at]))
+    return before, after

@@ -9,20 +9,28 @@ from numba import njit
 from deltawire.format.dtypes import Bits
 
 
+_RUN = 1024
+
+
 @njit(nogil=True, cache=True)
 def _scan(old, new, old_words, new_words, per_word, out):  # type: ignore[no-untyped-def]
-    # Eight bytes at a time: most words are equal, and only the others are looked at element by element.
+    # Eight bytes at a time: most words are equal, and only the others are looked at element by element. Both loops
+    # store first and count after, because a branch that depends on the data costs more than the store.
     count = 0
-    for word in range(old_words.size):
-        if old_words[word] != new_words[word]:
-            for element in range(word * per_word, (word + 1) * per_word):
-                if old[element] != new[element]:
-                    out[count] = element
-                    count += 1
+    hits = np.empty(_RUN, np.int64)
+    for start in range(0, old_words.size, _RUN):
+        found = 0
+        for word in range(start, min(start + _RUN, old_words.size)):
+            hits[found] = word
+            found += old_words[word] != new_words[word]
+        for hit in range(found):
+            first = hits[hit] * per_word
+            for element in range(first, first + per_word):
+                out[count] = element
+                count += old[element] != new[element]
     for element in range(old_words.size * per_word, old.size):
-        if old[element] != new[element]:
-            out[count] = element
-            count += 1
+        out[count] = element
+        count += old[element] != new[element]
     return count
 
 

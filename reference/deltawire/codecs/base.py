@@ -1,0 +1,78 @@
+"""What a codec is: a way to write the changed elements of one box as named byte streams (SPEC.md section 9)."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+import numpy.typing as npt
+
+from deltawire.errors import MalformedRowError
+from deltawire.format.dtypes import Bits, Dtype
+
+Positions = npt.NDArray[np.uint32]
+"""Row-major positions within a box, ascending."""
+Stream = npt.NDArray[np.uint8]
+Streams = Mapping[str, Stream]
+
+
+class Base(ABC):
+    """The old bits of a box, for codecs that need them."""
+
+    @abstractmethod
+    def gather(self, positions: Positions | None) -> Bits:
+        """Old bits at positions within the box, or of all of it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Patch:
+    """What a row means: absolute new bits, so that writing it twice does no harm."""
+
+    positions: Positions | None
+    """Covered positions within the box; None if that is every one."""
+    bits: Bits
+    """New bit patterns, one for each covered position."""
+
+
+class Codec(ABC):
+    """One entry of the codec registry."""
+
+    name: ClassVar[str]
+    needs_base: ClassVar[bool]
+    """Whether decoding needs the old bits; a stream with the feature ``absolute`` has no such rows."""
+
+    @abstractmethod
+    def streams(self, dtype: Dtype) -> tuple[str, ...]:
+        """Names of the streams a row of this dtype has, in their order."""
+
+    @abstractmethod
+    def encode(self, old: Bits, new: Bits, positions: Positions, dtype: Dtype) -> dict[str, Stream]:
+        """Write a box whose flat old and new bits differ at ``positions``, and nowhere else."""
+
+    @abstractmethod
+    def decode(self, streams: Streams, dtype: Dtype, elements: int, changed: int, base: Base | None) -> Patch:
+        """Read a row of a box of ``elements``.
+
+        Raises:
+            MalformedRowError: the streams are not what the codec's section of SPEC.md says.
+        """
+
+
+def plane_names(prefix: str, dtype: Dtype) -> tuple[str, ...]:
+    """Names of the byte planes of a dtype, least significant first."""
+    return tuple(f"{prefix}_{plane}" for plane in range(dtype.width))
+
+
+def join(streams: Streams, names: tuple[str, ...], length: int, codec: str) -> Stream:
+    """Planes of equal ``length`` as one array of shape (planes, length).
+
+    Raises:
+        MalformedRowError: a plane has another length.
+    """
+    for name in names:
+        if len(streams[name]) != length:
+            raise MalformedRowError(f"{codec}: stream {name} has {len(streams[name]):,} bytes, not {length:,}")
+    return np.stack([streams[name] for name in names])

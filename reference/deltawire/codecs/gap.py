@@ -1,0 +1,69 @@
+"""``gap`` and ``gap-set``: changed positions as byte gaps (SPEC.md sections 9.1 to 9.4)."""
+
+from __future__ import annotations
+
+from deltawire.codecs.base import Base, Codec, Patch, Positions, Stream, Streams, join, plane_names
+from deltawire.errors import MalformedRowError
+from deltawire.format.dtypes import Bits, Dtype
+from deltawire.kernels.gaps import decode_gaps, encode_gaps, max_gap_bytes
+from deltawire.kernels.values import decode_differences, encode_differences, join_planes, split_planes
+
+
+def decode_positions(codec: str, stream: Stream, elements: int, changed: int) -> Positions:
+    """Read the ``positions`` stream of a row.
+
+    Raises:
+        MalformedRowError: it does not hold exactly ``changed`` positions within the box. GAP-2
+    """
+    # The length first: it bounds what is allocated for the positions. LIM-3
+    fits = changed <= len(stream) <= max_gap_bytes(changed, elements)
+    positions = decode_gaps(stream, elements, changed) if fits else None
+    if positions is None:
+        raise MalformedRowError(f"{codec}: positions are not {changed:,} ascending positions below {elements:,}")
+    return positions
+
+
+class GapCodec(Codec):
+    """Differences from the base."""
+
+    name = "gap"
+    needs_base = True
+
+    def streams(self, dtype: Dtype) -> tuple[str, ...]:
+        return ("positions", "signs", *plane_names("diff", dtype))
+
+    def encode(self, old: Bits, new: Bits, positions: Positions, dtype: Dtype) -> dict[str, Stream]:
+        signs, planes = encode_differences(old, new, positions, dtype)
+        gaps = encode_gaps(positions, old.size)
+        return dict(zip(self.streams(dtype), (gaps, signs, *planes), strict=True))
+
+    def decode(self, streams: Streams, dtype: Dtype, elements: int, changed: int, base: Base | None) -> Patch:
+        if base is None:
+            raise MalformedRowError("gap: differences cannot be read without a base")
+        positions = decode_positions(self.name, streams["positions"], elements, changed)
+        signs = streams["signs"]
+        if len(signs) != (changed + 7) // 8 or (changed % 8 and signs[-1] >> (changed % 8)):
+            raise MalformedRowError(f"gap: signs are not {changed:,} bits and zero padding")  # VAL-1
+        planes = join(streams, plane_names("diff", dtype), changed, self.name)
+        bits = decode_differences(base.gather(positions), signs, planes, dtype)
+        if bits is None:
+            raise MalformedRowError("gap: a difference is out of range")  # VAL-3
+        return Patch(positions, bits)
+
+
+class GapSetCodec(Codec):
+    """The same positions with absolute values: needs no base."""
+
+    name = "gap-set"
+    needs_base = False
+
+    def streams(self, dtype: Dtype) -> tuple[str, ...]:
+        return ("positions", *plane_names("value", dtype))
+
+    def encode(self, old: Bits, new: Bits, positions: Positions, dtype: Dtype) -> dict[str, Stream]:
+        planes = split_planes(new[positions])
+        return dict(zip(self.streams(dtype), (encode_gaps(positions, new.size), *planes), strict=True))
+
+    def decode(self, streams: Streams, dtype: Dtype, elements: int, changed: int, base: Base | None) -> Patch:
+        positions = decode_positions(self.name, streams["positions"], elements, changed)
+        return Patch(positions, join_planes(join(streams, plane_names("value", dtype), changed, self.name), dtype))

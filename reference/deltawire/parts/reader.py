@@ -1,0 +1,112 @@
+"""Reading one batch of a part, believing nothing (SPEC.md section 8.6)."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+
+from deltawire.codecs.registry import codec_of
+from deltawire.errors import DigestMismatchError, MalformedPartError, MalformedRowError, SizeMismatchError
+from deltawire.format.boxes import Box, check_box
+from deltawire.format.records import Batch, Part
+from deltawire.format.strict_json import sha256
+from deltawire.format.tensors import Tensor, TensorTable
+from deltawire.limits import Limits
+from deltawire.parts.message import read_claims
+from deltawire.parts.rows import FIXED_FIELDS, Row, part_schema
+
+
+def read_batch(data: bytes | memoryview, part: Part, batch: Batch, table: TensorTable, *, limits: Limits) -> list[Row]:
+    """Read the stored bytes of one batch.
+
+    Checked in this order (PRT-5): size, sha256, the message's claims against the record and the limits; only then is
+    anything decompressed, and the result validated in full.
+
+    Raises:
+        SizeMismatchError: not the recorded number of bytes.
+        DigestMismatchError: not the recorded bytes.
+        LimitExceededError: it would decompress to more than the limits allow.
+        MalformedPartError: not a batch of the part's schema, or not what the record says of it.
+        MalformedRowError: a row that cannot be.
+        UnsupportedCodecError: a codec that is not in the registry.
+    """
+    what = f"batch at {batch.offset} of {part.key}"
+    if len(data) != batch.bytes:
+        raise SizeMismatchError(f"{what} has {len(data):,} bytes, not {batch.bytes:,}")
+    if sha256(data) != batch.digest:
+        raise DigestMismatchError(f"{what} is not what the record says")
+    _check_claims(memoryview(data), part, batch, what, limits)
+    schema = part_schema(part.streams)
+    try:
+        message = pa.ipc.read_message(pa.BufferReader(pa.py_buffer(data)))
+        record_batch = pa.ipc.read_record_batch(message, schema)
+        record_batch.validate(full=True)
+    except (pa.ArrowException, OSError, ValueError) as error:
+        raise MalformedPartError(f"{what} is not an Arrow record batch: {error}") from None
+    if any(column.null_count for column in record_batch.columns):
+        raise MalformedPartError(f"{what} has nulls")
+    rows = _rows(record_batch, part, table, what)
+    _check_range(rows, batch, what)
+    return rows
+
+
+def _check_claims(stored: memoryview, part: Part, batch: Batch, what: str, limits: Limits) -> None:
+    claims = read_claims(stored)
+    decoded = sum(claims.buffers)
+    limits.check_expansion(batch.bytes, decoded, what)
+    if decoded != batch.decoded_bytes or claims.rows != batch.rows:
+        raise MalformedPartError(f"{what} does not hold the rows and bytes that the record says")
+    # One node a field and one for the items of each list; validity, offsets and data buffers of each type.
+    fields = len(FIXED_FIELDS) + len(part.streams)
+    if claims.nodes != fields + 2 or len(claims.buffers) != 4 * 2 + 2 * 4 + 3 + 3 * len(part.streams):
+        raise MalformedPartError(f"{what} does not have the columns of its part")
+
+
+def _rows(record_batch: pa.RecordBatch, part: Part, table: TensorTable, what: str) -> list[Row]:
+    fixed = [record_batch.column(index).to_pylist() for index in range(len(FIXED_FIELDS))]
+    columns = {
+        name: _views(record_batch.column(len(FIXED_FIELDS) + index)) for index, name in enumerate(part.streams)
+    }
+    rows = []
+    for index, (ordinal, start, shape, codec, changed, before, after) in enumerate(zip(*fixed, strict=True)):
+        if ordinal >= len(table.tensors):
+            raise MalformedRowError(f"{what}: tensor {ordinal} is not in the table")
+        tensor = table.tensors[ordinal]
+        streams = {name: views[index] for name, views in columns.items()}
+        row = Row(
+            tensor=ordinal,
+            box=Box(tuple(start), tuple(shape)),
+            codec=codec,
+            changed=changed,
+            digest_before=before,
+            digest_after=after,
+            streams=streams,
+        )
+        _check_row(row, tensor, what)
+        rows.append(row)
+    return rows
+
+
+def _check_row(row: Row, tensor: Tensor, what: str) -> None:
+    name = f"{what}: {tensor.name[:80]!r}"
+    check_box(row.box, tensor.storage_shape, what=name)
+    if not 1 <= row.changed <= row.box.elements:
+        raise MalformedRowError(f"{name}: {row.changed:,} changes in a box of {row.box.elements:,}")  # ROW-2
+    needed = codec_of(row.codec).streams(tensor.dtype)
+    if missing := [stream for stream in needed if stream not in row.streams]:
+        raise MalformedRowError(f"{name}: the part has no stream {missing[0]}")
+    if extra := [stream for stream, data in row.streams.items() if len(data) and stream not in needed]:
+        raise MalformedRowError(f"{name}: {row.codec} has no stream {extra[0]}")  # ROW-3
+
+
+def _check_range(rows: list[Row], batch: Batch, what: str) -> None:
+    ordinals = [row.tensor for row in rows]
+    if not ordinals or (min(ordinals), max(ordinals)) != (batch.first_tensor, batch.last_tensor):
+        raise MalformedPartError(f"{what} does not hold the tensors that the record says")
+
+
+def _views(column: pa.LargeBinaryArray) -> list[np.ndarray[tuple[int], np.dtype[np.uint8]]]:
+    _, offsets_buffer, data_buffer = column.buffers()
+    offsets = np.frombuffer(offsets_buffer, np.int64)[column.offset : column.offset + len(column) + 1]
+    data = np.frombuffer(data_buffer, np.uint8) if data_buffer is not None else np.empty(0, np.uint8)
+    return [data[start:end] for start, end in zip(offsets[:-1], offsets[1:], strict=True)]

@@ -1,0 +1,171 @@
+"""Writing rows into parts: bounded batches, bounded files (SPEC.md section 8.6)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+
+from deltawire.format.records import ARROW_TYPE, Batch, Part
+from deltawire.format.strict_json import sha256
+from deltawire.limits import MIB
+from deltawire.parts.message import decoded_bytes
+from deltawire.parts.rows import Row, part_schema
+
+MAGIC_BYTES = 8
+"""An Arrow file begins with ``ARROW1`` and two zero bytes; the schema message follows."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartOptions:
+    """How large batches and parts become, and how hard they are compressed."""
+
+    batch_bytes: int = 4 * MIB
+    """A batch is closed when its streams reach this size before compression."""
+    part_bytes: int = 64 * MIB
+    """A part is closed when it reaches this size."""
+    level: int = 3
+    """zstd level."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Written:
+    """A batch in the sink; its digest is taken when the part is complete."""
+
+    offset: int
+    bytes: int
+    rows: int
+    first_tensor: int
+    last_tensor: int
+
+
+@dataclass
+class _Open:
+    streams: tuple[str, ...]
+    schema: pa.Schema
+    sink: pa.BufferOutputStream
+    writer: pa.ipc.RecordBatchFileWriter
+    batches: list[_Written] = field(default_factory=list)
+
+
+class PartWriter:
+    """Turns rows, added in any order, into parts that are handed to ``store`` as soon as each is complete.
+
+    Holds at most one part and one batch in memory.
+    """
+
+    def __init__(
+        self, key_of: Callable[[int], str], store: Callable[[Part, pa.Buffer], None], *, options: PartOptions
+    ) -> None:
+        self._key_of = key_of
+        self._store = store
+        self._options = options
+        self._ipc = pa.ipc.IpcWriteOptions(compression=pa.Codec("zstd", options.level))
+        self._rows: list[Row] = []
+        self._row_bytes = 0
+        self._open: _Open | None = None
+        self.parts: list[Part] = []
+        """Descriptors of the parts handed over so far."""
+
+    def add(self, row: Row) -> None:
+        """Add a row; may store a part."""
+        self._rows.append(row)
+        self._row_bytes += sum(len(stream) for stream in row.streams.values())
+        if self._row_bytes >= self._options.batch_bytes:
+            self._flush_batch()
+
+    def finish(self) -> tuple[Part, ...]:
+        """Store what is left and return the descriptors of all parts."""
+        if self._rows:
+            self._flush_batch()
+        if self._open is not None:
+            self._flush_part(self._open)
+        return tuple(self.parts)
+
+    def _flush_batch(self) -> None:
+        names = tuple(sorted({name for row in self._rows for name in row.streams}, key=_stream_order))
+        current = self._open
+        if current is not None and not set(names) <= set(current.streams):
+            self._flush_part(current)  # its columns are fixed, and these rows need others
+            current = None
+        if current is None:
+            current = self._open = self._start(names)
+        _write_batch(current, self._rows)
+        self._rows, self._row_bytes = [], 0
+        if current.sink.tell() >= self._options.part_bytes:
+            self._flush_part(current)
+
+    def _start(self, streams: tuple[str, ...]) -> _Open:
+        schema = part_schema(streams)
+        sink = pa.BufferOutputStream()
+        return _Open(streams, schema, sink, pa.ipc.new_file(sink, schema, options=self._ipc))
+
+    def _flush_part(self, current: _Open) -> None:
+        current.writer.close()
+        data = current.sink.getvalue()
+        batches = tuple(_sealed(batch, data) for batch in current.batches)
+        part = Part(
+            key=self._key_of(len(self.parts)),
+            media_type=ARROW_TYPE,
+            bytes=data.size,
+            digest=sha256(memoryview(data)),
+            streams=current.streams,
+            batches=batches,
+        )
+        self._open = None
+        self.parts.append(part)
+        self._store(part, data)
+
+
+def _write_batch(current: _Open, rows: list[Row]) -> None:
+    # The writer emits magic and schema together with the first batch, so that one starts after them.
+    first = not current.batches
+    offset = MAGIC_BYTES + len(current.schema.serialize()) if first else current.sink.tell()
+    current.writer.write_batch(_record_batch(rows, current))
+    ordinals = [row.tensor for row in rows]
+    current.batches.append(
+        _Written(offset, current.sink.tell() - offset, len(rows), min(ordinals), max(ordinals))
+    )
+
+
+def _sealed(batch: _Written, data: pa.Buffer) -> Batch:
+    stored = data.slice(batch.offset, batch.bytes)
+    return Batch(
+        offset=batch.offset,
+        bytes=batch.bytes,
+        digest=sha256(memoryview(stored)),
+        decoded_bytes=decoded_bytes(memoryview(stored)),
+        rows=batch.rows,
+        first_tensor=batch.first_tensor,
+        last_tensor=batch.last_tensor,
+    )
+
+
+def _record_batch(rows: list[Row], current: _Open) -> pa.RecordBatch:
+    fixed = (
+        [row.tensor for row in rows],
+        [row.box.start for row in rows],
+        [row.box.shape for row in rows],
+        [row.codec for row in rows],
+        [row.changed for row in rows],
+        [row.digest_before for row in rows],
+        [row.digest_after for row in rows],
+    )
+    columns = [pa.array(values, current.schema.field(index).type) for index, values in enumerate(fixed)]
+    columns += [_binary_column(rows, name) for name in current.streams]
+    return pa.RecordBatch.from_arrays(columns, schema=current.schema)
+
+
+def _binary_column(rows: list[Row], name: str) -> pa.LargeBinaryArray:
+    empty = np.empty(0, np.uint8)
+    streams = [row.streams.get(name, empty) for row in rows]
+    offsets = np.zeros(len(rows) + 1, np.int64)
+    np.cumsum([len(stream) for stream in streams], out=offsets[1:])
+    data = np.concatenate(streams)
+    return pa.Array.from_buffers(pa.large_binary(), len(rows), [None, pa.py_buffer(offsets), pa.py_buffer(data)])
+
+
+def _stream_order(name: str) -> tuple[int, str]:
+    return (0 if name == "positions" else 1 if name == "signs" else 2, name)
