@@ -1,3 +1,62 @@
-"""Deltawire: model weights through a bucket."""
+"""Deltawire: model weights through a bucket.
+
+A trainer publishes each new version of a model into a stream, a prefix in object storage; engines follow it and apply
+what changed, bit for bit. SPEC.md says what is in the bucket; this package is its reference implementation.
+
+    with deltawire.Publisher("s3://bucket/run-7") as publisher:
+        publisher.publish(model.state_dict())
+
+    with deltawire.Follower("s3://bucket/run-7", model) as follower:
+        for update in follower.follow():
+            print(update.version)
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0.dev0"
+
+# Everything below is imported when it is first used: importing the package costs next to nothing, and needs neither
+# torch nor an S3 client.
+_HOMES = {
+    "AnchorPolicy": "deltawire.producer.anchors",
+    "DeltawireError": "deltawire.errors",
+    "FollowTimings": "deltawire.consumer.follower",
+    "Follower": "deltawire.consumer.follower",
+    "Limits": "deltawire.limits",
+    "PartOptions": "deltawire.parts.writer",
+    "PublishTimings": "deltawire.producer.publisher",
+    "Published": "deltawire.producer.publisher",
+    "Publisher": "deltawire.producer.publisher",
+    "Update": "deltawire.consumer.follower",
+    "open_store": "deltawire.store",
+}
+
+__all__ = ["__version__", *_HOMES]
+
+if TYPE_CHECKING:
+    from deltawire.consumer.follower import Follower as Follower
+    from deltawire.consumer.follower import FollowTimings as FollowTimings
+    from deltawire.consumer.follower import Update as Update
+    from deltawire.errors import DeltawireError as DeltawireError
+    from deltawire.limits import Limits as Limits
+    from deltawire.parts.writer import PartOptions as PartOptions
+    from deltawire.producer.anchors import AnchorPolicy as AnchorPolicy
+    from deltawire.producer.publisher import Published as Published
+    from deltawire.producer.publisher import Publisher as Publisher
+    from deltawire.producer.publisher import PublishTimings as PublishTimings
+    from deltawire.store import open_store as open_store
+
+
+def __getattr__(name: str) -> Any:
+    home = _HOMES.get(name)
+    if home is None:
+        message = f"module 'deltawire' has no attribute {name!r}"
+        raise AttributeError(message)
+    return getattr(importlib.import_module(home), name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Annotated, Any, Literal, TypeVar
 
 import msgspec
@@ -91,17 +92,19 @@ class Shard(Descriptor, kw_only=True):
     last_tensor: Uint
 
 
+class File(Descriptor, kw_only=True):
+    """An auxiliary file: config, tokenizer, chat template (FIL-1)."""
+
+    name: Name
+
+
 class Snapshot(Record, kw_only=True):
     """A whole state in the Hugging Face layout (SNP-1)."""
 
     shards: tuple[Shard, ...]
     index: Descriptor
-
-
-class File(Descriptor, kw_only=True):
-    """An auxiliary file: config, tokenizer, chat template (FIL-1)."""
-
-    name: Name
+    files: tuple[File, ...] = ()
+    """Copies of the auxiliary files beside the shards, so that the folder loads as it is (SNP-6)."""
 
 
 class Envelope(Record, kw_only=True):
@@ -158,7 +161,6 @@ class AnchorRecord(Envelope, kw_only=True):
     tensors: Descriptor
     state_digest: Hex64
     snapshot: Snapshot
-    files: tuple[File, ...] = ()
 
 
 class HeadRecord(Envelope, kw_only=True):
@@ -198,7 +200,6 @@ def decode(data: bytes, kind: type[R], *, what: str, limits: Limits) -> R:
         _check_version(record, what=what, limits=limits)
     elif isinstance(record, AnchorRecord):
         _check_snapshot(record.snapshot, what=what, limits=limits)
-        _check_files(record.files, what=what, limits=limits)
     return record
 
 
@@ -267,6 +268,7 @@ def _check_snapshot(snapshot: Snapshot, *, what: str, limits: Limits) -> None:
         if shard.first_tensor != expected or shard.last_tensor < shard.first_tensor:
             raise MalformedRecordError(f"{what}: shards do not hold the tensors in table order")  # SNP-3
         expected = shard.last_tensor + 1
+    _check_files(snapshot.files, what=what, limits=limits)
 
 
 def _check_files(files: tuple[File, ...], *, what: str, limits: Limits) -> None:
@@ -278,13 +280,15 @@ def _check_files(files: tuple[File, ...], *, what: str, limits: Limits) -> None:
         check_file_name(file.name)
 
 
+_FILE_NAME = re.compile(r"[A-Za-z0-9_-](?:[A-Za-z0-9._-]{0,98}[A-Za-z0-9_-])?")
+
+
 def check_file_name(name: str) -> str:
-    """Return ``name`` if it is a plain file name that cannot escape a folder or shadow a shard (FIL-2).
+    """Return ``name`` if it is one key segment that cannot escape a folder or shadow a shard (FIL-2).
 
     Raises:
         MalformedRecordError: it is not.
     """
-    plain = name.isascii() and name.isprintable() and not set(name) & set('/\\:*?"<>|')
-    if not plain or name.startswith(".") or name.endswith((".", " ", ".safetensors", ".safetensors.index.json")):
+    if not _FILE_NAME.fullmatch(name) or name.endswith((".safetensors", ".safetensors.index.json")):
         raise MalformedRecordError(f"file name {name[:80]!r} is not allowed")
     return name

@@ -1,0 +1,343 @@
+"""Following a stream: the newest version, verified, applied all or nothing (SPEC.md sections 11.4 to 11.7)."""
+
+from __future__ import annotations
+
+import bisect
+import fnmatch
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from os import PathLike
+from types import TracebackType
+from typing import Self
+
+from deltawire.consumer.loading import load_snapshot
+from deltawire.consumer.staging import Totals, check_disjoint, check_totals, stage_row
+from deltawire.deadline import Deadline
+from deltawire.digests import state_digest_of
+from deltawire.errors import (
+    InvalidArgumentError,
+    StateMismatchError,
+    TargetMismatchError,
+    VersionNotFoundError,
+    WrongBaseError,
+)
+from deltawire.format.records import Delta, VersionRecord
+from deltawire.format.tensors import Tensor, TensorTable
+from deltawire.limits import DEFAULT_LIMITS, Limits
+from deltawire.parts.reader import read_batch
+from deltawire.store.base import Store
+from deltawire.stream import Step, StreamReader
+from deltawire.targets.arrays import Array, ArraysTarget
+from deltawire.targets.base import Change, Held, Target
+from deltawire.targets.opening import TargetLike, as_target
+from deltawire.transfer import RangeRequest, Transfer
+
+_MASK = (1 << 64) - 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FollowTimings:
+    """Seconds spent in each phase of an update, under the names of SPEC.md section 12."""
+
+    resolve_seconds: float = 0.0
+    """Finding the newest version, reading and checking records, planning."""
+    fetch_seconds: float = 0.0
+    """Waiting for parts and shards."""
+    decode_seconds: float = 0.0
+    """Decompressing, decoding and verifying."""
+    apply_seconds: float = 0.0
+    """Writing into the target: the only time during which it must not be used."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Update:
+    """The target has become another version."""
+
+    version: int
+    previous: int | None
+    """Version held before; None if there was none."""
+    record: VersionRecord
+    steps: tuple[str, ...]
+    """What was taken on the way: ``anchor``, ``snapshot`` or ``delta`` each."""
+    bytes_fetched: int
+    changed_elements: int
+    """Elements rewritten by deltas on the way."""
+    state_digest: str
+    timings: FollowTimings
+
+
+@dataclass
+class _Clock:
+    seconds: dict[str, float] = field(default_factory=dict)
+
+    def add(self, phase: str, started: float) -> float:
+        now = time.perf_counter()
+        self.seconds[phase] = self.seconds.get(phase, 0.0) + now - started
+        return now
+
+    def timings(self) -> FollowTimings:
+        return FollowTimings(**{f"{phase}_seconds": value for phase, value in self.seconds.items()})
+
+
+class Follower:
+    """Keeps a target at the newest version of a stream.
+
+    Args:
+        store: URL or store of the stream.
+        target: a dict of NumPy arrays or torch tensors, a torch module, the path of a directory, or a ``Target``;
+            None for arrays of the follower's own, shown as ``follower.arrays``.
+        tensors: names or glob patterns of the tensors wanted; None for all. Only their bytes are fetched, up to
+            neighbours in the same batch.
+        limits: what to refuse.
+        workers: concurrent requests.
+    """
+
+    def __init__(
+        self,
+        store: str | PathLike[str] | Store,
+        target: TargetLike | None = None,
+        *,
+        tensors: Sequence[str] | None = None,
+        limits: Limits = DEFAULT_LIMITS,
+        workers: int = 8,
+    ) -> None:
+        from deltawire.store import open_store  # noqa: PLC0415 - stores are imported when one is opened
+
+        opened = store if isinstance(store, Store) else open_store(store)
+        self._transfer = Transfer(opened, limits=limits, workers=workers)
+        self._reader = StreamReader(self._transfer)
+        self._patterns = None if tensors is None else tuple(tensors)
+        self._target = as_target(target)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Release threads, files and locks; the target keeps its state."""
+        self._target.close()
+        self._transfer.close()
+
+    @property
+    def version(self) -> int | None:
+        """Version the target holds; None before the first."""
+        return None if self._target.held is None else self._target.held.committed.record.version
+
+    @property
+    def record(self) -> VersionRecord | None:
+        """Record of the version held."""
+        return None if self._target.held is None else self._target.held.committed.record
+
+    @property
+    def table(self) -> TensorTable | None:
+        """Tensor table of the version held."""
+        return None if self._target.held is None else self._target.held.table
+
+    @property
+    def arrays(self) -> Mapping[str, Array]:
+        """The state as NumPy arrays by name, if it is kept in arrays; bit patterns where NumPy has no such type."""
+        if not isinstance(self._target, ArraysTarget):
+            raise InvalidArgumentError("the state is not kept in arrays")
+        return self._target.arrays
+
+    @property
+    def target(self) -> Target:
+        """Where the state is."""
+        return self._target
+
+    def poll(self, *, to: int | None = None, timeout: float | None = 600.0) -> Update | None:
+        """Become the newest version, or ``to``; None if that is held already. Never goes backwards. FOL-1
+
+        Raises:
+            DeadlineExceededError: ``timeout`` seconds passed; the target holds what it held, or a version on the way.
+            IntegrityError, FormatError: something in the store is not right; same.
+            PathLostError: nothing leads there.
+        """
+        deadline = Deadline.after(timeout)
+        clock = _Clock()
+        started = time.perf_counter()
+        held = self._held_here(deadline)
+        previous = None if held is None else held.committed.record.version
+        goal = self._reader.latest(deadline, known=previous) if to is None else to
+        if previous is not None and goal <= previous:
+            if to is not None and to < previous:
+                raise InvalidArgumentError(f"the target holds version {previous} and never goes back to {to}")
+            return None
+        steps = self._reader.path(goal, None if held is None else held.committed, deadline)
+        clock.add("resolve", started)
+        fetched = changed = 0
+        for step in steps:
+            fetched += self._take(step, clock, deadline)
+            changed += step.version.record.delta.changed_elements if step.version.record.delta else 0
+        record = steps[-1].version.record
+        return Update(
+            version=goal,
+            previous=previous,
+            record=record,
+            steps=tuple(step.edge.kind for step in steps),
+            bytes_fetched=fetched,
+            changed_elements=changed,
+            state_digest=record.state_digest,
+            timings=clock.timings(),
+        )
+
+    def follow(
+        self, *, every_version: bool = False, interval: float = 0.2, timeout: float | None = None
+    ) -> Iterator[Update]:
+        """Yield updates as they come, for ever.
+
+        Args:
+            every_version: stop at each version on the way instead of going straight to the newest.
+            interval: seconds between looks at the store while there is nothing new.
+            timeout: seconds to wait for the next update.
+
+        Raises:
+            DeadlineExceededError: no update came in time.
+        """
+        while True:
+            deadline = Deadline.after(timeout)
+            update = self._next(deadline, every_version=every_version)
+            while update is None:
+                left = deadline.remaining()
+                time.sleep(interval if left is None else min(interval, left))
+                update = self._next(deadline, every_version=every_version)
+            yield update
+
+    def verify(self) -> str:
+        """Compute the digest of the whole state held, element by element, and compare it. DIG-6
+
+        Returns:
+            The digest, 16 hex digits; of the selected tensors only, if tensors were selected.
+
+        Raises:
+            StateMismatchError: the target is not the version it should be.
+            VersionNotFoundError: it holds none.
+        """
+        held = self._target.held
+        if held is None:
+            raise VersionNotFoundError("the target holds no version yet")
+        digest = sum(state_digest_of(self._target.bits(tensor), tensor) for tensor in held.tensors) & _MASK
+        if digest != held.digest:
+            version = held.committed.record.version
+            raise StateMismatchError(f"the target is not version {version}: {digest:016x}, not {held.digest:016x}")
+        return f"{digest:016x}"
+
+    def _next(self, deadline: Deadline, *, every_version: bool) -> Update | None:
+        try:
+            if every_version and self.version is not None:
+                newest = self._reader.latest(deadline, known=self.version)
+                return None if newest == self.version else self.poll(to=self.version + 1, timeout=deadline.remaining())
+            return self.poll(timeout=deadline.remaining())
+        except VersionNotFoundError:
+            if self.version is None:
+                return None  # the stream is there, its first version not yet
+            raise
+
+    def _held_here(self, deadline: Deadline) -> Held | None:
+        held = self._target.held
+        stream = self._reader.stream(deadline)
+        if held is not None and held.committed.record.stream_id != stream.stream_id:
+            raise WrongBaseError(f"the target holds a version of stream {held.committed.record.stream_id}")
+        return held
+
+    def _selected(self, table: TensorTable) -> list[Tensor]:
+        if self._patterns is None:
+            return list(table.tensors)
+        names = {
+            table.aliases.get(name, name)
+            for pattern in self._patterns
+            for name in _matching(pattern, [*table.by_name, *table.aliases])
+        }
+        return [tensor for tensor in table.tensors if tensor.name in names]
+
+    def _take(self, step: Step, clock: _Clock, deadline: Deadline) -> int:
+        table = self._reader.table(step.version, deadline)
+        selected = self._selected(table)
+        record = step.version.record
+        held = self._target.held
+        if step.edge.kind == "delta" and held is not None and list(held.tensors) != selected:
+            raise TargetMismatchError("the target holds another selection of tensors")
+        if self._target.wants_files:
+            self._target.stage_files(self._new_files(record, deadline))
+        if step.edge.kind == "delta":
+            assert record.delta is not None  # noqa: S101 - a delta edge comes from such a record
+            return self._take_delta(step, record.delta, table, selected, clock, deadline)
+        snapshot = step.anchor.snapshot if step.anchor is not None else record.snapshot
+        assert snapshot is not None  # noqa: S101 - a snapshot edge comes from such a record
+        started = time.perf_counter()
+        self._target.begin_snapshot(table, selected)
+        try:
+            loaded = load_snapshot(self._transfer, snapshot, table, selected, self._target, deadline)
+            if self._patterns is None and loaded.digest != int(record.state_digest, 16):
+                raise StateMismatchError(f"the snapshot of version {record.version} is not that version")  # ANC-3
+        except BaseException:
+            self._target.abort_snapshot()
+            raise
+        started = clock.add("fetch", started)
+        self._target.end_snapshot(Held(step.version, table, tuple(selected), loaded.digest))
+        clock.add("apply", started)
+        return loaded.bytes
+
+    def _new_files(self, record: VersionRecord, deadline: Deadline) -> dict[str, bytes]:
+        """Auxiliary files of a version that the target does not have yet."""
+        held = self._target.held
+        before = {(file.name, file.digest) for file in held.committed.record.files} if held is not None else set()
+        limit = self._transfer.limits.file_bytes
+        return {
+            file.name: self._transfer.read_object(file, max_bytes=limit, deadline=deadline)
+            for file in record.files
+            if (file.name, file.digest) not in before
+        }
+
+    def _take_delta(
+        self, step: Step, delta: Delta, table: TensorTable, selected: list[Tensor], clock: _Clock, deadline: Deadline
+    ) -> int:
+        held = self._target.held
+        assert held is not None  # noqa: S101 - the plan starts from it
+        wanted = {tensor.ordinal for tensor in selected}
+        ordinals = sorted(wanted)
+        batches = [
+            (part, batch)
+            for part in delta.parts
+            for batch in part.batches
+            if self._patterns is None or _any_between(ordinals, batch.first_tensor, batch.last_tensor)
+        ]
+        requests = (RangeRequest(part.key, batch.offset, batch.bytes) for part, batch in batches)
+        totals = Totals()
+        changes: list[Change] = []
+        started = time.perf_counter()
+        for (part, batch), data in zip(batches, self._transfer.ranges(requests, deadline=deadline), strict=True):
+            started = clock.add("fetch", started)
+            for row in read_batch(data, part, batch, table, limits=self._transfer.limits):
+                if row.tensor in wanted:
+                    changes.append(stage_row(row, table.tensors[row.tensor], self._target, totals))
+            started = clock.add("decode", started)
+        check_disjoint(changes)
+        if self._patterns is None:
+            check_totals(totals, delta)
+        digest = (held.digest + totals.after - totals.before) & _MASK
+        if self._patterns is None and digest != int(step.version.record.state_digest, 16):
+            raise StateMismatchError(f"version {step.version.record.version} would not have its state digest")  # DIG-5
+        started = clock.add("decode", started)
+        self._target.apply(changes, Held(step.version, table, tuple(selected), digest))
+        clock.add("apply", started)
+        return sum(batch.bytes for _, batch in batches)
+
+
+def _matching(pattern: str, names: Sequence[str]) -> list[str]:
+    found = [name for name in names if fnmatch.fnmatchcase(name, pattern)]
+    if not found:
+        raise InvalidArgumentError(f"no tensor is called {pattern!r}")
+    return found
+
+
+def _any_between(ordinals: list[int], first: int, last: int) -> bool:
+    import bisect  # noqa: PLC0415
+
+    place = bisect.bisect_left(ordinals, first)
+    return place < len(ordinals) and ordinals[place] <= last

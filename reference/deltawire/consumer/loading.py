@@ -1,0 +1,120 @@
+"""Loading a snapshot into a target, streaming (SPEC.md section 11.6)."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from deltawire.deadline import Deadline
+from deltawire.errors import DigestMismatchError, SizeMismatchError, StateMismatchError
+from deltawire.format.records import Shard, Snapshot
+from deltawire.format.strict_json import sha256
+from deltawire.format.tensors import Tensor, TensorTable
+from deltawire.kernels.digest import digest_range
+from deltawire.limits import MIB
+from deltawire.snapshots.header import Entry, Header, check_against_table, header_length, parse_header
+from deltawire.targets.base import Target
+from deltawire.transfer import RangeRequest, Transfer
+
+CHUNK = 8 * MIB
+_MASK = (1 << 64) - 1
+
+
+@dataclass
+class Loaded:
+    """What has been written so far."""
+
+    digest: int = 0
+    """State digest of the tensors written."""
+    bytes: int = 0
+    """Bytes fetched for them."""
+
+
+def load_snapshot(
+    transfer: Transfer,
+    snapshot: Snapshot,
+    table: TensorTable,
+    selected: Sequence[Tensor],
+    target: Target,
+    deadline: Deadline,
+) -> Loaded:
+    """Write the selected tensors of a snapshot into a target that has begun one.
+
+    Whole shards are checked by sha256; of shards that are read in part, the header is, and through it the digest of
+    each tensor (SNP-5).
+
+    Raises:
+        IntegrityError: anything is not what the record says. The target must then drop what was written.
+    """
+    wanted = {tensor.ordinal for tensor in selected}
+    loaded = Loaded()
+    for shard in snapshot.shards:
+        if shard.last_tensor >= len(table.tensors):
+            raise StateMismatchError(f"{shard.key} holds tensors that are not in the table")
+        tensors = table.tensors[shard.first_tensor : shard.last_tensor + 1]
+        chosen = [tensor for tensor in tensors if tensor.ordinal in wanted]
+        if chosen:
+            _load_shard(transfer, shard, tensors, chosen, target, deadline, loaded)
+    if snapshot.shards[-1].last_tensor != len(table.tensors) - 1:
+        raise StateMismatchError("the snapshot does not hold all tensors of the table")  # SNP-3
+    return loaded
+
+
+def _load_shard(
+    transfer: Transfer,
+    shard: Shard,
+    tensors: Sequence[Tensor],
+    chosen: Sequence[Tensor],
+    target: Target,
+    deadline: Deadline,
+    loaded: Loaded,
+) -> None:
+    header = _read_header(transfer, shard, deadline)
+    digests = check_against_table(header.parsed, tensors, what=shard.key)
+    by_name = {tensor.name: tensor for tensor in chosen}
+    whole = len(chosen) == len(tensors)
+    hasher = hashlib.sha256(header.data)
+    loaded.bytes += len(header.data)
+    entries = header.parsed.entries
+    pieces = [piece for entry in entries if entry.name in by_name for piece in _pieces(entry)]
+    requests = (RangeRequest(shard.key, header.parsed.data_start + start, size) for _, start, size in pieces)
+    found = dict.fromkeys(by_name, 0)
+    for (entry, start, size), chunk in zip(pieces, transfer.ranges(requests, deadline=deadline), strict=True):
+        loaded.bytes += size
+        if whole:
+            hasher.update(chunk)
+        tensor = by_name[entry.name]
+        bits = np.frombuffer(chunk, tensor.dtype.storage)
+        first = (start - entry.begin) // tensor.dtype.width
+        target.bits(tensor).scatter(slice(first, first + bits.size), bits)
+        found[entry.name] += int(digest_range(bits, np.uint64(tensor.seed), np.uint64(first)))
+    for tensor in chosen:
+        if found[tensor.name] & _MASK != digests[tensor.name]:
+            raise StateMismatchError(f"{tensor.name[:80]!r} in {shard.key} is not what its digest says")
+        loaded.digest = (loaded.digest + digests[tensor.name]) & _MASK
+    if whole and "sha256:" + hasher.hexdigest() != shard.digest:
+        raise DigestMismatchError(f"{shard.key} is not what its record says")
+
+
+@dataclass(frozen=True)
+class _StoredHeader:
+    data: bytes
+    parsed: Header
+
+
+def _read_header(transfer: Transfer, shard: Shard, deadline: Deadline) -> _StoredHeader:
+    request = RangeRequest(shard.key, 0, shard.header_bytes)
+    [data] = transfer.ranges([request], deadline=deadline)
+    if sha256(data) != shard.header_digest:
+        raise DigestMismatchError(f"the header of {shard.key} is not what its record says")
+    if header_length(data, limits=transfer.limits) != shard.header_bytes:
+        raise SizeMismatchError(f"the header of {shard.key} does not have {shard.header_bytes:,} bytes")
+    return _StoredHeader(data, parse_header(data, shard.bytes, limits=transfer.limits))
+
+
+def _pieces(entry: Entry) -> Iterator[tuple[Entry, int, int]]:
+    for start in range(entry.begin, entry.end, CHUNK):
+        yield entry, start, min(CHUNK, entry.end - start)

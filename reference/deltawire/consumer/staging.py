@@ -1,0 +1,132 @@
+"""From rows to verified absolute changes, with nothing written yet (SPEC.md section 11.6)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+
+from deltawire.codecs.base import Base, Positions
+from deltawire.codecs.registry import codec_of
+from deltawire.errors import MalformedRowError, StateMismatchError, WrongBaseError
+from deltawire.format.boxes import Box, flat_indices, flat_range
+from deltawire.format.dtypes import Bits
+from deltawire.format.records import Delta
+from deltawire.format.tensors import Tensor
+from deltawire.kernels.digest import digest_at, digest_range
+from deltawire.parts.rows import Row
+from deltawire.targets.base import Change, Indices, Target, TensorBits
+
+_MASK = (1 << 64) - 1
+
+
+class _BoxBase(Base):
+    """Old bits of a box within a target's tensor."""
+
+    def __init__(self, bits: TensorBits, tensor: Tensor, box: Box) -> None:
+        self._bits = bits
+        self._shape = tensor.storage_shape
+        self._box = box
+        self._range = flat_range(box, self._shape)
+
+    def where(self, positions: Positions | None) -> Indices | slice:
+        """Flat indices in the tensor of positions in the box."""
+        if self._range is not None:
+            offset, length = self._range
+            if positions is None:
+                return slice(offset, offset + length)
+            if offset + length <= 1 << 32:
+                return positions + np.uint32(offset)
+            return positions + np.uint64(offset)
+        if positions is None:
+            positions = np.arange(self._box.elements, dtype=np.uint32)
+        return flat_indices(self._box, self._shape, positions)
+
+    def gather(self, positions: Positions | None) -> Bits:
+        return self._bits.gather(self.where(positions))
+
+
+@dataclass
+class Totals:
+    """What the rows staged so far add up to, to be held against the record."""
+
+    changed: int = 0
+    before: int = 0
+    after: int = 0
+
+
+def stage_row(row: Row, tensor: Tensor, target: Target, totals: Totals) -> Change:
+    """Decode one row against the target and verify both of its digests. DIG-4, DIG-5
+
+    Raises:
+        WrongBaseError: the old bits are not those the delta was made from.
+        StateMismatchError: the new bits are not those the producer meant.
+        MalformedRowError: the streams do not decode.
+    """
+    base = _BoxBase(target.bits(tensor), tensor, row.box)
+    patch = codec_of(row.codec).decode(row.streams, tensor.dtype, row.box.elements, row.changed, base)
+    where = base.where(patch.positions)
+    old = target.bits(tensor).gather(where).copy()
+    if _digest(old, where, tensor) != row.digest_before:
+        raise WrongBaseError(f"the bits held of {tensor.name[:80]!r} are not those that the delta was made from")
+    if _digest(patch.bits, where, tensor) != row.digest_after:
+        raise StateMismatchError(f"the new bits of {tensor.name[:80]!r} are not those that the producer wrote")
+    if int(np.count_nonzero(old != patch.bits)) != row.changed:
+        raise MalformedRowError(f"a row of {tensor.name[:80]!r} does not change the elements it counts")  # ROW-2
+    totals.changed += row.changed
+    totals.before = (totals.before + row.digest_before) & _MASK
+    totals.after = (totals.after + row.digest_after) & _MASK
+    return Change(tensor, where, patch.bits, old)
+
+
+def check_totals(totals: Totals, delta: Delta) -> None:
+    """Hold the sum of all rows against the record. DLT-3
+
+    Raises:
+        StateMismatchError: they differ.
+    """
+    recorded = (delta.changed_elements, int(delta.digest_before, 16), int(delta.digest_after, 16))
+    if (totals.changed, totals.before, totals.after) != recorded:
+        raise StateMismatchError("the delta's rows do not add up to what its record says")
+
+
+def check_disjoint(changes: Iterable[Change]) -> None:
+    """No element may be covered twice. ROW-4
+
+    Raises:
+        MalformedRowError: one is.
+    """
+    by_tensor: dict[int, list[Change]] = {}
+    for change in changes:
+        by_tensor.setdefault(change.tensor.ordinal, []).append(change)
+    for group in by_tensor.values():
+        if len(group) > 1 and _overlap(group):
+            raise MalformedRowError(f"two rows cover the same elements of {group[0].tensor.name[:80]!r}")
+
+
+def _overlap(group: list[Change]) -> bool:
+    spans = sorted(_span(change) for change in group)
+    if all(before[1] <= after[0] for before, after in zip(spans, spans[1:], strict=False)):
+        return False
+    every = np.concatenate([_indices(change) for change in group])
+    return len(np.unique(every)) != len(every)
+
+
+def _span(change: Change) -> tuple[int, int]:
+    if isinstance(change.where, slice):
+        return change.where.start, change.where.stop
+    return int(change.where.min()), int(change.where.max()) + 1
+
+
+def _indices(change: Change) -> Indices:
+    if isinstance(change.where, slice):
+        return np.arange(change.where.start, change.where.stop, dtype=np.uint64)
+    return change.where
+
+
+def _digest(bits: Bits, where: Indices | slice, tensor: Tensor) -> int:
+    seed = np.uint64(tensor.seed)
+    if isinstance(where, slice):
+        return int(digest_range(bits, seed, np.uint64(where.start)))
+    return int(digest_at(bits, where, seed, np.uint64(0)))

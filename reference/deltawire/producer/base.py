@@ -1,0 +1,118 @@
+"""The producer's base: the bits of the last committed version, and what an anchor being written still needs of them."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from deltawire.errors import SourceChangedError
+from deltawire.format.dtypes import Bits
+from deltawire.format.tensors import Tensor, TensorTable
+from deltawire.kernels.digest import digest_changes, digest_range
+from deltawire.kernels.scan import changed_positions
+from deltawire.producer.encoding import BOX_ELEMENTS
+
+_CHUNK = 1 << 22
+_MASK = (1 << 64) - 1
+
+
+@dataclass
+class Freeze:
+    """A view of the base as it was when the freeze was made, while the base itself moves on.
+
+    Costs memory only for elements that change in tensors not read yet: their old bits are kept aside.
+    """
+
+    digests: list[int]
+    """Each tensor's share of the state digest at that time."""
+    waiting: set[int]
+    """Ordinals not read yet."""
+    undo: dict[int, list[tuple[np.ndarray[tuple[int], np.dtype[np.uint64]], Bits]]] = field(default_factory=dict)
+
+
+class BaseState:
+    """Flat bits of every tensor of a table, with each tensor's digest kept up to date in O(changed)."""
+
+    def __init__(self, table: TensorTable, bits: list[Bits]) -> None:
+        self.table = table
+        self._bits = bits
+        self._lock = threading.Lock()
+        self._freeze: Freeze | None = None
+        self.digests = [
+            int(digest_range(bits[tensor.ordinal], np.uint64(tensor.seed), np.uint64(0))) for tensor in table.tensors
+        ]
+
+    @property
+    def digest(self) -> int:
+        """State digest of the base."""
+        return sum(self.digests) & _MASK
+
+    def bits(self, tensor: Tensor) -> Bits:
+        """Flat bits of a tensor; only ``advance`` changes them."""
+        return self._bits[tensor.ordinal]
+
+    def advance(self, tensor: Tensor, new: Bits, *, before: int, after: int) -> None:
+        """Take over the new bits of a tensor that was just committed.
+
+        Args:
+            tensor: which.
+            new: its flat bits, unchanged since they were encoded.
+            before: digest of the old bits of the changed elements, as committed.
+            after: digest of their new bits, as committed.
+
+        Raises:
+            SourceChangedError: ``new`` no longer is what was committed; the base is now useless.
+        """
+        scratch = np.empty(min(BOX_ELEMENTS, tensor.elements), np.uint32)
+        own = self._bits[tensor.ordinal]
+        seed = np.uint64(tensor.seed)
+        was = became = 0
+        with self._lock:
+            kept = self._freeze is not None and tensor.ordinal in self._freeze.waiting
+            for start in range(0, tensor.elements, BOX_ELEMENTS):
+                old_run, new_run = own[start : start + BOX_ELEMENTS], new[start : start + BOX_ELEMENTS]
+                positions = changed_positions(old_run, new_run, scratch)
+                if not len(positions):
+                    continue
+                shares = digest_changes(old_run, new_run, positions, seed, np.uint64(start))
+                was, became = was + int(shares[0]), became + int(shares[1])
+                if kept and self._freeze is not None:
+                    indices = positions.astype(np.uint64) + np.uint64(start)
+                    self._freeze.undo.setdefault(tensor.ordinal, []).append((indices, old_run[positions]))
+                old_run[positions] = new_run[positions]
+        self.digests[tensor.ordinal] = (self.digests[tensor.ordinal] + became - was) & _MASK
+        if (became - was) & _MASK != (after - before) & _MASK:
+            raise SourceChangedError(f"{tensor.name!r} was changed while it was being published")
+
+    def read(self, tensor: Tensor) -> Iterator[memoryview]:
+        """Bytes of a tensor in chunks, while nothing advances the base."""
+        return _chunks(self._bits[tensor.ordinal])
+
+    def freeze(self) -> Freeze:
+        """Begin to read the base as it is now; one at a time."""
+        with self._lock:
+            self._freeze = Freeze(list(self.digests), {tensor.ordinal for tensor in self.table.tensors})
+            return self._freeze
+
+    def read_frozen(self, freeze: Freeze, tensor: Tensor) -> Iterator[memoryview]:
+        """Bytes of a tensor as it was at the freeze, in chunks; holds one copy of it meanwhile."""
+        with self._lock:
+            copy = self._bits[tensor.ordinal].copy()
+            freeze.waiting.discard(tensor.ordinal)
+            undo = freeze.undo.pop(tensor.ordinal, [])
+        for indices, old in reversed(undo):
+            copy[indices] = old
+        yield from _chunks(copy)
+
+    def release(self) -> None:
+        """End the freeze."""
+        with self._lock:
+            self._freeze = None
+
+
+def _chunks(bits: Bits) -> Iterator[memoryview]:
+    for start in range(0, bits.size, _CHUNK):
+        yield memoryview(bits[start : start + _CHUNK]).cast("B")

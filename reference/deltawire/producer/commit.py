@@ -1,0 +1,67 @@
+"""Creating a record: the one step that makes a write real (SPEC.md section 11.1)."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from enum import StrEnum
+
+from deltawire.deadline import Deadline
+from deltawire.errors import LimitExceededError, ObjectExistsError, ObjectNotFoundError, OutcomeUnknownError, StoreError
+from deltawire.limits import MIB
+from deltawire.store.base import Store
+
+_PAUSES = (0.1, 0.3, 1.0, 3.0)
+
+
+class Outcome(StrEnum):
+    """How a commit ended."""
+
+    OURS = "ours"
+    """The record in the store is the one we wrote."""
+    LOST = "lost"
+    """Another writer's record is there."""
+
+
+def create_record(
+    store: Store, key: str, data: bytes, *, deadline: Deadline, sleep: Callable[[float], None] = time.sleep
+) -> Outcome:
+    """Create a record once, whatever happens to the answers. CMT-3 to CMT-6
+
+    A create that fails or whose answer is lost is read back: the same bytes, which hold our commit id, mean that it
+    was ours. A store without conditional create is read back after success too, because another writer may have
+    overwritten the record (CMT-7).
+
+    Raises:
+        OutcomeUnknownError: the store neither confirmed nor denied it.
+        StoreError: the store refused the write itself.
+    """
+    failure: StoreError | None = None
+    for pause in (*_PAUSES, None):
+        try:
+            store.put(key, data, mode="create")
+            if store.guarantees.conditional_create:
+                return Outcome.OURS
+        except ObjectExistsError:
+            pass
+        except StoreError as error:
+            if not error.retryable:
+                raise
+            failure = error
+        try:
+            return Outcome.OURS if _read_back(store, key, len(data)) == data else Outcome.LOST
+        except ObjectNotFoundError:
+            pass  # it did not arrive: send it again
+        except StoreError as error:
+            failure = error
+        if pause is None or (deadline.at is not None and time.monotonic() + pause > deadline.at):
+            break
+        sleep(pause)
+    raise OutcomeUnknownError(f"{key} may or may not have been written: {failure or 'it keeps vanishing'}")
+
+
+def _read_back(store: Store, key: str, length: int) -> bytes | None:
+    try:
+        return store.get(key, max_bytes=length + MIB).data
+    except LimitExceededError:
+        return None  # much larger than ours, so another's

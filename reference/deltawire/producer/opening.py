@@ -1,0 +1,132 @@
+"""Opening a stream for writing: create it, or take up where the store says it stands (SPEC.md section 11.1)."""
+
+from __future__ import annotations
+
+import uuid
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+from deltawire import __version__
+from deltawire.consumer.follower import Follower
+from deltawire.deadline import Deadline
+from deltawire.errors import InvalidArgumentError, StoreUnfitError, StreamNotFoundError, VersionNotFoundError
+from deltawire.format import features, keys, records
+from deltawire.format.records import Producer, StreamRecord
+from deltawire.limits import Limits
+from deltawire.producer.base import BaseState
+from deltawire.producer.commit import create_record
+from deltawire.store.base import Store
+from deltawire.stream import Committed, StreamReader
+from deltawire.targets.arrays import ArraysTarget
+from deltawire.transfer import Transfer
+
+
+@dataclass
+class Line:
+    """Where a stream stands, as its producer knows it."""
+
+    stream: StreamRecord
+    parent: Committed | None = None
+    """The last version committed; None before version 0."""
+    base: BaseState | None = None
+    """Its bits."""
+    files: dict[str, bytes] = field(default_factory=dict)
+    """Its auxiliary files."""
+    anchor: int | None = None
+    """Newest version known to have a snapshot."""
+    versions_since: int = 0
+    """Deltas since then."""
+    bytes_since: int = 0
+    """Their size."""
+
+
+def envelope(stream_id: str, kind: str, *, epoch: int, writer_features: tuple[str, ...], metadata: Any = None) -> dict[str, Any]:
+    """The members every record begins with (REC-1), for one logical write."""
+    return {
+        "protocol": features.PROTOCOL,
+        "protocol_version": features.PROTOCOL_VERSION,
+        "kind": kind,
+        "stream_id": stream_id,
+        "commit_id": str(uuid.uuid4()),
+        "epoch": epoch,
+        "created_at": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ"),
+        "producer": Producer(name="deltawire-python", version=__version__),
+        "reader_features": (),
+        "writer_features": writer_features,
+        "metadata": metadata or {},
+    }
+
+
+def open_line(
+    store: Store, *, absolute: bool, single_writer: bool, limits: Limits, workers: int, deadline: Deadline
+) -> Line:
+    """Create the stream if there is none, else read its newest version into a base. OPN-1 to OPN-4
+
+    Raises:
+        StoreUnfitError: the store cannot arbitrate between writers, and no single writer was declared.
+        InvalidArgumentError: the stream was created otherwise than asked for.
+        UnsupportedFeatureError: it needs a writer feature that is not implemented here.
+    """
+    arbitrates = store.guarantees.conditional_create
+    if not arbitrates and not single_writer:
+        raise StoreUnfitError(f"{store.url} cannot arbitrate between writers; declare a single writer")
+    transfer = Transfer(store, limits=limits, workers=workers)
+    try:
+        reader = StreamReader(transfer)
+        try:
+            stream = reader.stream(deadline)
+        except StreamNotFoundError:
+            _create_stream(store, absolute=absolute, single_writer=single_writer, deadline=deadline)
+            stream = reader.stream(deadline)
+        _check_stream(stream, absolute=absolute, arbitrates=arbitrates)
+        try:
+            reader.latest(deadline)
+        except VersionNotFoundError:
+            return Line(stream)
+        return _resume(store, reader, stream, limits=limits, workers=workers, deadline=deadline)
+    finally:
+        transfer.close()
+
+
+def _create_stream(store: Store, *, absolute: bool, single_writer: bool, deadline: Deadline) -> None:
+    record = StreamRecord(
+        **envelope(str(uuid.uuid4()), "stream", epoch=0, writer_features=("absolute",) if absolute else ()),
+        writers="single" if single_writer else "many",
+    )
+    # Whoever loses this race reads the winner's record and goes on with it. OPN-2
+    create_record(store, keys.STREAM, records.encode(record), deadline=deadline)
+
+
+def _check_stream(stream: StreamRecord, *, absolute: bool, arbitrates: bool) -> None:
+    features.check_features(stream.writer_features, features.WRITER_FEATURES, role="writer")  # VER-3
+    if stream.writers == "many" and not arbitrates:
+        raise StoreUnfitError("the stream allows many writers, but this store cannot arbitrate between them")  # STR-3
+    if absolute and "absolute" not in stream.writer_features:
+        raise InvalidArgumentError("the stream was not created as absolute")
+
+
+def _resume(
+    store: Store, reader: StreamReader, stream: StreamRecord, *, limits: Limits, workers: int, deadline: Deadline
+) -> Line:
+    target = ArraysTarget()
+    with Follower(store, target, limits=limits, workers=workers) as follower:
+        update = follower.poll(timeout=deadline.remaining())
+    held = target.held
+    assert update is not None  # noqa: S101 - there is a version, and the target held none
+    assert held is not None  # noqa: S101 - poll succeeded
+    base = BaseState(held.table, [target.bits(tensor).flat for tensor in held.table.tensors])
+    files = {
+        file.name: reader.transfer.read_object(file, max_bytes=limits.file_bytes, deadline=deadline)
+        for file in held.committed.record.files
+    }
+    deltas = sum(step == "delta" for step in update.steps)
+    return Line(
+        stream=stream,
+        parent=held.committed,
+        base=base,
+        files=files,
+        anchor=update.version - deltas,
+        versions_since=deltas,
+        bytes_since=update.bytes_fetched - (held.table.state_bytes if deltas < len(update.steps) else 0),
+    )

@@ -1,0 +1,495 @@
+"""Publishing versions (SPEC.md sections 11.1 to 11.3)."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from os import PathLike
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import msgspec
+
+from deltawire.deadline import Deadline
+from deltawire.errors import (
+    ConflictError,
+    DeltawireError,
+    FencedError,
+    InvalidArgumentError,
+    OutcomeUnknownError,
+    SourceChangedError,
+)
+from deltawire.format import keys, records
+from deltawire.format.records import (
+    AnchorRecord,
+    Delta,
+    File,
+    HeadRecord,
+    Parent,
+    Snapshot,
+    VersionRecord,
+    check_file_name,
+)
+from deltawire.format.strict_json import sha256
+from deltawire.format.tensors import TensorTable, build_table
+from deltawire.limits import DEFAULT_LIMITS, Limits
+from deltawire.parts.rows import Row
+from deltawire.parts.writer import PartOptions, PartWriter
+from deltawire.producer.anchors import AnchorPolicy, BackgroundTask
+from deltawire.producer.base import BaseState, Freeze
+from deltawire.producer.commit import Outcome, create_record
+from deltawire.producer.encoding import Encoder, EncodingPool
+from deltawire.producer.hints import write_head
+from deltawire.producer.opening import Line, envelope, open_line
+from deltawire.producer.sources import Source, StateLike, auxiliary_files, open_source
+from deltawire.producer.uploads import Uploads
+from deltawire.snapshots.writer import describe_file, write_snapshot
+from deltawire.store.base import Store
+from deltawire.stream import Committed
+
+_MASK = (1 << 64) - 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PublishTimings:
+    """Seconds spent in each phase of a publish, under the names of SPEC.md section 12."""
+
+    encode_seconds: float
+    """Comparing with the base, encoding and compressing."""
+    upload_seconds: float
+    """Waiting for the store to take parts; uploads run beside encoding."""
+    commit_seconds: float
+    """Creating the record."""
+    advance_seconds: float
+    """Taking the new bits over into the base."""
+    total_seconds: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Published:
+    """A version is in the stream."""
+
+    version: int
+    record: VersionRecord
+    state_digest: str
+    changed_elements: int
+    """Elements whose bits differ from the parent's; all of them where there is no delta."""
+    changed_tensors: int
+    elements: int
+    """Elements of the whole state."""
+    data_bytes: int
+    """Size of the parts or shards."""
+    record_bytes: int
+    state_bytes: int
+    """Size of the whole state."""
+    timings: PublishTimings
+
+
+@dataclass
+class _Sums:
+    changed: int = 0
+    before: int = 0
+    after: int = 0
+
+    def add(self, row: Row) -> None:
+        self.changed += row.changed
+        self.before = (self.before + row.digest_before) & _MASK
+        self.after = (self.after + row.digest_after) & _MASK
+
+
+class Publisher:
+    """Publishes versions of one model into a stream, and keeps the bits of the last one as the base of the next.
+
+    Opening creates the stream, or reads its newest version back as the base. Holds one copy of the model.
+
+    Args:
+        store: URL or store of the stream.
+        anchors: when to write full snapshots besides the first.
+        absolute: create the stream for consumers that keep no copy of the bits; costs about a byte a changed element.
+        single_writer: declare that nobody else ever writes; needed on stores that cannot arbitrate.
+        parts: sizes and compression of parts.
+        shard_bytes: about how large a snapshot's files become.
+        workers: threads that encode, and as many that upload.
+        limits: what to refuse when reading the stream back.
+        timeout: seconds for opening.
+
+    Raises:
+        StoreUnfitError, InvalidArgumentError, UnsupportedFeatureError: the stream cannot be written as asked.
+    """
+
+    def __init__(
+        self,
+        store: str | PathLike[str] | Store,
+        *,
+        anchors: AnchorPolicy | None = None,
+        absolute: bool = False,
+        single_writer: bool = False,
+        parts: PartOptions | None = None,
+        shard_bytes: int = 4 << 30,
+        workers: int = 2,
+        limits: Limits = DEFAULT_LIMITS,
+        timeout: float | None = 600.0,
+    ) -> None:
+        from deltawire.store import open_store  # noqa: PLC0415 - stores are imported when one is opened
+
+        self._store = store if isinstance(store, Store) else open_store(store)
+        self._anchors = anchors or AnchorPolicy()
+        self._parts = parts or PartOptions()
+        self._shard_bytes = shard_bytes
+        self._limits = limits
+        self._line: Line = open_line(
+            self._store,
+            absolute=absolute,
+            single_writer=single_writer,
+            limits=limits,
+            workers=max(workers, 4),
+            deadline=Deadline.after(timeout),
+        )
+        self._features = self._line.stream.writer_features
+        self._encoding = EncodingPool(Encoder(absolute="absolute" in self._features), workers=workers)
+        self._uploads = Uploads(self._store, workers=workers)
+        self._background = BackgroundTask()
+        self._stopped: DeltawireError | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self, *, timeout: float | None = 600.0) -> None:
+        """Let an anchor that is being written finish, and release the threads."""
+        self._background.wait(timeout)
+        self._uploads.close()
+        self._encoding.close()
+
+    @property
+    def version(self) -> int | None:
+        """The last version committed; None before version 0."""
+        return None if self._line.parent is None else self._line.parent.record.version
+
+    @property
+    def stream_id(self) -> str:
+        """Identity of the stream."""
+        return self._line.stream.stream_id
+
+    @property
+    def anchor_version(self) -> int | None:
+        """The newest version that is known to have a snapshot."""
+        return self._line.anchor
+
+    @property
+    def anchor_error(self) -> Exception | None:
+        """Why the last anchor could not be written, if it could not; the line of versions goes on without."""
+        return self._background.error
+
+    def wait_for_anchor(self, *, timeout: float | None = None) -> bool:
+        """Wait for an anchor that is being written; whether none is any more."""
+        return self._background.wait(timeout)
+
+    def publish(
+        self,
+        state: StateLike,
+        *,
+        metadata: Mapping[str, Any] | None = None,
+        files: Mapping[str, bytes] | None = None,
+        dtypes: Mapping[str, str] | None = None,
+        timeout: float | None = 600.0,
+    ) -> Published:
+        """Commit a state as the next version. It is durable, with everything it needs, when this returns.
+
+        Args:
+            state: torch tensors, NumPy arrays, a torch module or a safetensors directory. It must not change meanwhile.
+            metadata: anything JSON, such as the training step.
+            files: auxiliary files by name; None keeps those of the version before (or a directory's own).
+            dtypes: registry dtypes of NumPy arrays that hold bit patterns, by tensor name.
+            timeout: seconds until giving up.
+
+        Raises:
+            ConflictError, FencedError: another writer has the line; this publisher is done for good.
+            OutcomeUnknownError: it may or may not be committed; open the stream again to see.
+            SourceChangedError: it is committed, but the state changed meanwhile; open the stream again to go on.
+            InvalidStateError, StoreError, DeadlineExceededError: nothing was committed; try again.
+        """
+        if self._stopped is not None:
+            raise self._stopped
+        deadline = Deadline.after(timeout)
+        started = time.perf_counter()
+        source = open_source(state, dtypes=dtypes or {}, limits=self._limits)
+        table = self._table_of(source)
+        kept = self._files_for(state, files)
+        _check_metadata(metadata, self._limits)
+        self._uploads.waited = 0.0
+        try:
+            if self._line.base is not None and table is self._line.base.table:
+                return self._publish_delta(source, self._line.base, kept, metadata, deadline, started)
+            return self._publish_snapshot(source, table, kept, metadata, deadline, started)
+        except (ConflictError, FencedError, OutcomeUnknownError, SourceChangedError) as error:
+            self._stopped = error
+            raise
+        finally:
+            self._uploads.abandon()
+
+    def _table_of(self, source: Source) -> TensorTable:
+        """The base's own table if the state still fits it, else a new one, which makes a rebase (VSN-5)."""
+        base = self._line.base
+        if base is not None:
+            same = {(t.name, t.dtype.name, t.shape) for t in base.table.tensors} == set(source.entries)
+            if same and base.table.aliases == source.aliases:
+                return base.table
+        return build_table(source.entries, aliases=source.aliases, limits=self._limits)
+
+    def _files_for(self, state: StateLike, files: Mapping[str, bytes] | None) -> dict[str, bytes]:
+        if files is None:
+            is_directory = isinstance(state, (str, PathLike)) and Path(state).is_dir()
+            files = auxiliary_files(Path(state)) if is_directory else self._line.files
+        for name in files:
+            try:
+                check_file_name(name)
+            except DeltawireError as error:
+                raise InvalidArgumentError(str(error)) from None
+        return dict(files)
+
+    def _publish_delta(
+        self,
+        source: Source,
+        base: BaseState,
+        files: dict[str, bytes],
+        metadata: Mapping[str, Any] | None,
+        deadline: Deadline,
+        started: float,
+    ) -> Published:
+        version, head = self._begin(metadata)
+        prefix = keys.data_prefix(version, head["commit_id"])
+        writer = PartWriter(
+            lambda index: prefix + keys.part_name(index),
+            lambda part, data: self._uploads.put_part(part, data, deadline),
+            options=self._parts,
+        )
+        total = _Sums()
+        by_tensor: dict[int, _Sums] = {}
+        for rows in self._encoding.encode(base.table.tensors, base.bits, lambda tensor: source.bits(tensor.name)):
+            deadline.remaining()
+            for row in rows:
+                writer.add(row)
+                total.add(row)
+                by_tensor.setdefault(row.tensor, _Sums()).add(row)
+        parts = writer.finish()
+        encoded = time.perf_counter() - started - self._uploads.waited
+        self._uploads.finish(deadline)
+        record = VersionRecord(
+            **head,
+            version=version,
+            parent=self._parent(),
+            tensors=base.table.descriptor,
+            state_digest=f"{(base.digest + total.after - total.before) & _MASK:016x}",
+            delta=Delta(
+                changed_elements=total.changed,
+                changed_tensors=len(by_tensor),
+                digest_before=f"{total.before:016x}",
+                digest_after=f"{total.after:016x}",
+                parts=parts,
+            ),
+            files=self._store_files(files, deadline),
+        )
+        committed, commit_seconds = self._commit(record, deadline)
+        advancing = time.perf_counter()
+        for ordinal, sums in by_tensor.items():
+            tensor = base.table.tensors[ordinal]
+            base.advance(tensor, source.bits(tensor.name), before=sums.before, after=sums.after)
+        advanced = time.perf_counter() - advancing
+        data_bytes = sum(part.bytes for part in parts)
+        self._line.versions_since += 1
+        self._line.bytes_since += data_bytes
+        self._end(committed, files)
+        return Published(
+            version=version,
+            record=record,
+            state_digest=record.state_digest,
+            changed_elements=total.changed,
+            changed_tensors=len(by_tensor),
+            elements=base.table.elements,
+            data_bytes=data_bytes,
+            record_bytes=len(committed.data),
+            state_bytes=base.table.state_bytes,
+            timings=PublishTimings(
+                encode_seconds=encoded,
+                upload_seconds=self._uploads.waited,
+                commit_seconds=commit_seconds,
+                advance_seconds=advanced,
+                total_seconds=time.perf_counter() - started,
+            ),
+        )
+
+    def _publish_snapshot(
+        self,
+        source: Source,
+        table: TensorTable,
+        files: dict[str, bytes],
+        metadata: Mapping[str, Any] | None,
+        deadline: Deadline,
+        started: float,
+    ) -> Published:
+        version, head = self._begin(metadata)
+        self._background.wait(None)  # an anchor of the old base is still reading it
+        self._line.base = None  # from here on there is one copy of the model again, and it is the new one
+        base = BaseState(table, [source.bits(tensor.name).copy() for tensor in table.tensors])
+        encoded = time.perf_counter() - started
+        self._uploads.put_once(table.descriptor.key, table.data, deadline)
+        snapshot = self._write_snapshot(base, keys.data_prefix(version, head["commit_id"]), files)
+        deadline.remaining()
+        record = VersionRecord(
+            **head,
+            version=version,
+            parent=self._parent(),
+            tensors=table.descriptor,
+            state_digest=f"{base.digest:016x}",
+            snapshot=snapshot,
+            files=self._store_files(files, deadline),
+        )
+        uploaded = time.perf_counter() - started - encoded
+        committed, commit_seconds = self._commit(record, deadline)
+        self._line.base = base
+        self._line.anchor, self._line.versions_since, self._line.bytes_since = version, 0, 0
+        self._end(committed, files)
+        return Published(
+            version=version,
+            record=record,
+            state_digest=record.state_digest,
+            changed_elements=table.elements,
+            changed_tensors=len(table.tensors),
+            elements=table.elements,
+            data_bytes=sum(shard.bytes for shard in snapshot.shards),
+            record_bytes=len(committed.data),
+            state_bytes=table.state_bytes,
+            timings=PublishTimings(
+                encode_seconds=encoded,
+                upload_seconds=uploaded,
+                commit_seconds=commit_seconds,
+                advance_seconds=0.0,
+                total_seconds=time.perf_counter() - started,
+            ),
+        )
+
+    def _begin(self, metadata: Mapping[str, Any] | None) -> tuple[int, dict[str, Any]]:
+        parent = self._line.parent
+        epoch = 0 if parent is None else parent.record.epoch
+        version = 0 if parent is None else parent.record.version + 1
+        head = envelope(
+            self.stream_id, "version", epoch=epoch, writer_features=self._features, metadata=dict(metadata or {})
+        )
+        return version, head
+
+    def _parent(self) -> Parent | None:
+        parent = self._line.parent
+        return None if parent is None else Parent(version=parent.record.version, digest=parent.digest)
+
+    def _store_files(self, files: Mapping[str, bytes], deadline: Deadline) -> tuple[File, ...]:
+        described = [describe_file(name, data, key=keys.file_key(sha256(data))) for name, data in files.items()]
+        parent = self._line.parent
+        stored = {file.digest for file in parent.record.files} if parent is not None else set()
+        for file in described:
+            if file.digest not in stored:
+                self._uploads.put_once(file.key, files[file.name], deadline)
+        return tuple(described)
+
+    def _commit(self, record: VersionRecord, deadline: Deadline) -> tuple[Committed, float]:
+        """Create the version record, and say what happened if that is not what happened. CMT-3, CMT-8"""
+        started = time.perf_counter()
+        data = records.encode(record)
+        self._limits.check("record_bytes", len(data), "size of the version record")
+        key = keys.version_key(record.version)
+        if create_record(self._store, key, data, deadline=deadline) is Outcome.LOST:
+            raise self._overtaken(record, key)
+        return Committed(record, sha256(data), data), time.perf_counter() - started
+
+    def _overtaken(self, record: VersionRecord, key: str) -> ConflictError | FencedError:
+        try:
+            stored = self._store.get(key, max_bytes=self._limits.record_bytes).data
+            other = records.decode(stored, VersionRecord, what=key, limits=self._limits)
+        except DeltawireError as error:
+            return ConflictError(f"version {record.version} was committed by another writer ({error})")
+        who = f"{other.producer.name} {other.producer.version} at {other.created_at}"
+        if other.epoch > record.epoch:
+            return FencedError(f"version {record.version} was committed in epoch {other.epoch} by {who}")  # CMT-8
+        return ConflictError(f"version {record.version} was committed by another writer: {who}")
+
+    def _end(self, committed: Committed, files: dict[str, bytes]) -> None:
+        """What follows a commit and may fail without harm: the hint, and an anchor in the background."""
+        self._line.parent, self._line.files = committed, files
+        self._start_anchor(committed)
+        write_head(self._store, self._head(committed), limits=self._limits)
+
+    def _head(self, committed: Committed) -> HeadRecord:
+        record = committed.record
+        head = envelope(self.stream_id, "head", epoch=record.epoch, writer_features=self._features)
+        return HeadRecord(**head, version=record.version, anchor=self._line.anchor)
+
+    def _start_anchor(self, committed: Committed) -> None:
+        line = self._line
+        due = line.base is not None and self._anchors.due(
+            versions=line.versions_since, delta_bytes=line.bytes_since, state_bytes=line.base.table.state_bytes
+        )
+        if not due or self._background.busy or line.base is None:
+            return
+        base, freeze, files = line.base, line.base.freeze(), dict(line.files)
+        versions, size = line.versions_since, line.bytes_since
+
+        def work() -> None:
+            try:
+                self._write_anchor(committed, base, freeze, files)
+            finally:
+                base.release()
+            line.anchor = committed.record.version
+            line.versions_since -= versions
+            line.bytes_since -= size
+
+        self._background.start(work)
+
+    def _write_anchor(self, committed: Committed, base: BaseState, freeze: Freeze, files: dict[str, bytes]) -> None:
+        version = committed.record.version
+        head = envelope(
+            self.stream_id, "anchor", epoch=committed.record.epoch, writer_features=self._features
+        )
+        snapshot = write_snapshot(
+            self._store,
+            base.table,
+            lambda tensor: base.read_frozen(freeze, tensor),
+            freeze.digests,
+            prefix=keys.data_prefix(version, head["commit_id"]),
+            shard_bytes=self._shard_bytes,
+            files=files,
+        )
+        record = AnchorRecord(
+            **head,
+            version=version,
+            version_digest=committed.digest,
+            tensors=base.table.descriptor,
+            state_digest=committed.record.state_digest,
+            snapshot=snapshot,
+        )
+        # Another maintainer may have anchored this version meanwhile; either anchor is as good. ANC-4
+        create_record(self._store, keys.anchor_key(version), records.encode(record), deadline=Deadline(None))
+
+    def _write_snapshot(self, base: BaseState, prefix: str, files: Mapping[str, bytes]) -> Snapshot:
+        return write_snapshot(
+            self._store,
+            base.table,
+            base.read,
+            base.digests,
+            prefix=prefix,
+            shard_bytes=self._shard_bytes,
+            files=files,
+        )
+
+
+def _check_metadata(metadata: Mapping[str, Any] | None, limits: Limits) -> None:
+    try:
+        size = len(msgspec.json.encode(metadata or {}))
+    except (TypeError, ValueError, RecursionError) as error:
+        raise InvalidArgumentError(f"metadata is not JSON: {error}") from None
+    limits.check("metadata_bytes", size, "metadata")

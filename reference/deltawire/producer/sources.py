@@ -1,0 +1,180 @@
+"""What can be published: torch tensors, NumPy arrays, or safetensors files on disk."""
+
+from __future__ import annotations
+
+import json
+import os
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from deltawire.errors import InvalidStateError, MissingDependencyError
+from deltawire.format.dtypes import Bits, dtype_of
+from deltawire.limits import Limits
+from deltawire.snapshots.header import header_length, parse_header
+
+StateLike = Any
+"""A mapping of torch tensors or NumPy arrays, a torch module, or the path of a safetensors file or directory."""
+
+NUMPY_NAMES = {
+    "bool": "BOOL", "int8": "I8", "uint8": "U8", "int16": "I16", "uint16": "U16", "int32": "I32", "uint32": "U32",
+    "int64": "I64", "uint64": "U64", "float16": "F16", "float32": "F32", "float64": "F64", "complex64": "C64",
+    "bfloat16": "BF16", "float8_e4m3fn": "F8_E4M3", "float8_e5m2": "F8_E5M2", "float8_e4m3fnuz": "F8_E4M3FNUZ",
+    "float8_e5m2fnuz": "F8_E5M2FNUZ", "float8_e8m0fnu": "F8_E8M0",
+}  # fmt: skip
+"""Registry names of NumPy's dtypes and those of the package ml_dtypes."""
+
+
+class Source(ABC):
+    """A model state as names, dtypes, shapes and bits; bits are made for one tensor at a time."""
+
+    @property
+    @abstractmethod
+    def entries(self) -> tuple[tuple[str, str, tuple[int, ...]], ...]:
+        """Name, dtype name and shape of each tensor."""
+
+    @property
+    def aliases(self) -> dict[str, str]:
+        """Second names of tensors in ``entries``."""
+        return {}
+
+    @abstractmethod
+    def bits(self, name: str) -> Bits:
+        """Flat bit patterns of a tensor on the CPU, valid until the caller's state changes."""
+
+
+def open_source(state: StateLike, *, dtypes: Mapping[str, str], limits: Limits) -> Source:
+    """Wrap what the caller has.
+
+    Args:
+        state: see ``StateLike``.
+        dtypes: registry dtypes of NumPy arrays that hold bit patterns, by tensor name, such as BF16 as uint16.
+        limits: for files.
+
+    Raises:
+        InvalidStateError: it is nothing that can be published.
+    """
+    if isinstance(state, Source):
+        return state
+    if isinstance(state, (str, os.PathLike)):
+        return FilesSource(Path(state), limits=limits)
+    if isinstance(state, Mapping) and state and all(isinstance(value, np.ndarray) for value in state.values()):
+        return ArraysSource(state, dtypes=dtypes)
+    if isinstance(state, Mapping) or hasattr(state, "state_dict"):
+        try:
+            from deltawire.producer.torch_source import TorchSource  # noqa: PLC0415 - needs torch
+        except MissingDependencyError:
+            if hasattr(state, "state_dict"):
+                raise
+            raise InvalidStateError("the state is empty, or not a mapping of arrays") from None
+        return TorchSource(state)
+    raise InvalidStateError(f"a {type(state).__name__} cannot be published")
+
+
+class ArraysSource(Source):
+    """NumPy arrays by name; arrays that share their memory are aliases."""
+
+    def __init__(self, arrays: Mapping[str, npt.NDArray[np.generic]], *, dtypes: Mapping[str, str]) -> None:
+        self._arrays = arrays
+        self._aliases: dict[str, str] = {}
+        entries = []
+        seen: dict[tuple[object, ...], str] = {}
+        for name, array in arrays.items():
+            place = (array.__array_interface__["data"][0], array.shape, array.strides, array.dtype)
+            if array.size and place in seen:
+                self._aliases[name] = seen[place]
+                continue
+            seen[place] = name
+            entries.append((name, _dtype_name(name, array, dtypes), array.shape))
+        self._entries = tuple(entries)
+
+    @property
+    def entries(self) -> tuple[tuple[str, str, tuple[int, ...]], ...]:
+        return self._entries
+
+    @property
+    def aliases(self) -> dict[str, str]:
+        return self._aliases
+
+    def bits(self, name: str) -> Bits:
+        flat = np.ascontiguousarray(self._arrays[name]).reshape(-1)
+        return flat.view(f"<u{flat.itemsize}")
+
+
+def _dtype_name(name: str, array: npt.NDArray[np.generic], dtypes: Mapping[str, str]) -> str:
+    known = dtypes.get(name) or NUMPY_NAMES.get(array.dtype.name)
+    if known is None:
+        raise InvalidStateError(f"{name!r} has the NumPy type {array.dtype}, which has no name in safetensors")
+    if dtype_of(known).width != array.itemsize:
+        raise InvalidStateError(f"{name!r} has elements of {array.itemsize} bytes, which cannot be {known}")
+    return known
+
+
+class FilesSource(Source):
+    """A safetensors file, or a directory of them, mapped into memory."""
+
+    def __init__(self, path: Path, *, limits: Limits) -> None:
+        self._places: dict[str, tuple[Path, int, str, tuple[int, ...], int]] = {}
+        for file in self._files(path):
+            with file.open("rb") as opened:
+                prefix = opened.read(8)
+                opened.seek(0)
+                header = parse_header(
+                    opened.read(header_length(prefix, limits=limits)), file.stat().st_size, limits=limits
+                )
+            for entry in header.entries:
+                if entry.name in self._places:
+                    raise InvalidStateError(f"{entry.name!r} is in two files of {path}")
+                place = (file, header.data_start + entry.begin, entry.dtype, entry.shape, entry.end - entry.begin)
+                self._places[entry.name] = place
+
+    @property
+    def entries(self) -> tuple[tuple[str, str, tuple[int, ...]], ...]:
+        return tuple((name, dtype, shape) for name, (_, _, dtype, shape, _) in self._places.items())
+
+    def bits(self, name: str) -> Bits:
+        file, offset, dtype, _, size = self._places[name]
+        storage = dtype_of(dtype).storage
+        if size == 0:
+            return np.empty(0, storage)
+        return np.memmap(file, storage, "r", offset=offset, shape=(size // storage.itemsize,))
+
+    @staticmethod
+    def _files(path: Path) -> Iterator[Path]:
+        if path.is_file():
+            yield path
+            return
+        if not path.is_dir():
+            raise InvalidStateError(f"{path} is neither a safetensors file nor a directory")
+        index = path / "model.safetensors.index.json"
+        if index.is_file():
+            # Only what the index names: a directory may hold other weights, such as a consolidated copy.
+            try:
+                names = sorted(set(json.loads(index.read_bytes())["weight_map"].values()))
+                found = [path / Path(name).name for name in names]
+            except (ValueError, KeyError, TypeError, AttributeError):
+                raise InvalidStateError(f"{index} is not a safetensors index") from None
+        else:
+            found = sorted(path.glob("*.safetensors"))
+        if not found:
+            raise InvalidStateError(f"{path} holds no safetensors files")
+        for file in found:
+            if not file.is_file():
+                raise InvalidStateError(f"{index} names {file.name}, which is not there")
+        yield from found
+
+
+AUXILIARY = (
+    "config.json", "generation_config.json", "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json",
+    "added_tokens.json", "vocab.txt", "vocab.json", "merges.txt", "tokenizer.model", "chat_template.jinja",
+    "preprocessor_config.json",
+)  # fmt: skip
+
+
+def auxiliary_files(path: Path) -> dict[str, bytes]:
+    """Config, tokenizer and chat template of a Hugging Face checkpoint directory, by name."""
+    return {name: (path / name).read_bytes() for name in AUXILIARY if (path / name).is_file()}

@@ -1,0 +1,1 @@
+"""Whole states as safetensors shards in the Hugging Face layout (SPEC.md section 8.7)."""

@@ -1,0 +1,1 @@
+"""Where a follower's state lives: arrays, a torch module, or a directory of safetensors files."""

@@ -1,0 +1,138 @@
+"""A state as NumPy arrays: the follower's own, or a dict that the caller holds."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from deltawire.errors import TargetMismatchError
+from deltawire.format.dtypes import Bits, Dtype
+from deltawire.format.tensors import Tensor, TensorTable
+from deltawire.targets.base import Change, Held, Indices, Target, TensorBits, apply_in_memory
+
+Array = npt.NDArray[np.generic]
+
+_NUMPY_TYPES = {
+    "BOOL": np.bool_, "I8": np.int8, "I16": np.int16, "I32": np.int32, "I64": np.int64,
+    "F16": np.float16, "F32": np.float32, "F64": np.float64, "C64": np.complex64,
+}  # fmt: skip
+
+
+def numpy_type(dtype: Dtype) -> np.dtype[np.generic]:
+    """The NumPy type of a dtype; unsigned bit patterns where NumPy has none, as for BF16 and the 8-bit floats."""
+    return np.dtype(_NUMPY_TYPES.get(dtype.name, dtype.storage))
+
+
+class NumpyBits(TensorBits):
+    """Elements in a flat array of unsigned integers."""
+
+    def __init__(self, flat: Bits) -> None:
+        self.flat = flat
+
+    def gather(self, where: Indices | slice) -> Bits:
+        return self.flat[where]
+
+    def scatter(self, where: Indices | slice, bits: Bits) -> None:
+        self.flat[where] = bits
+
+
+class ArraysTarget(Target):
+    """Arrays by name. Given ones are changed in place; otherwise they are made when the first state arrives.
+
+    A snapshot that would overwrite something goes through a temporary file first, so that no second copy of the model
+    is in memory and the old contents stay until the new ones are verified.
+    """
+
+    def __init__(self, arrays: Mapping[str, Array] | None = None) -> None:
+        self._held: Held | None = None
+        self._given = arrays
+        self._arrays: dict[str, Array] = {}
+        self._bits: dict[str, NumpyBits] = {}
+        self._incoming: dict[str, NumpyBits] | None = None
+        self._selected: tuple[Tensor, ...] = ()
+
+    @property
+    def held(self) -> Held | None:
+        return self._held
+
+    @property
+    def arrays(self) -> Mapping[str, Array]:
+        """The state by tensor name, aliases included as the same arrays; empty while nothing complete is there."""
+        return self._arrays if self._held is not None else {}
+
+    def bits(self, tensor: Tensor) -> NumpyBits:
+        return (self._bits if self._incoming is None else self._incoming)[tensor.name]
+
+    def begin_snapshot(self, table: TensorTable, selected: Sequence[Tensor]) -> None:
+        self._selected = tuple(selected)
+        if self._given is not None:
+            _check_given(self._given, selected)
+        make = _in_memory if self._given is None and self._held is None else spooled
+        self._incoming = {tensor.name: NumpyBits(make(tensor)) for tensor in selected}
+
+    def end_snapshot(self, held: Held) -> None:
+        incoming = self._incoming
+        assert incoming is not None  # noqa: S101 - begin_snapshot came first
+        if self._given is not None or self._held is not None:
+            for tensor in self._selected:
+                own = self._own(tensor)
+                own[:] = incoming[tensor.name].flat
+                incoming[tensor.name] = NumpyBits(own)
+        self._bits, self._incoming = incoming, None
+        self._arrays = {tensor.name: self._shaped(tensor) for tensor in self._selected}
+        self._arrays |= {
+            alias: self._arrays[name] for alias, name in held.table.aliases.items() if name in self._arrays
+        }
+        self._held = held
+
+    def abort_snapshot(self) -> None:
+        self._incoming = None
+
+    def apply(self, changes: Sequence[Change], held: Held) -> None:
+        apply_in_memory(self, changes)
+        self._held = held
+
+    def _own(self, tensor: Tensor) -> Bits:
+        """The place in memory for a tensor: the caller's, ours if it still fits, or a new one."""
+        if self._given is not None:
+            return self._given[tensor.name].reshape(-1).view(tensor.dtype.storage)
+        before = self._bits.get(tensor.name)
+        if before is not None and (before.flat.size, before.flat.dtype) == (tensor.elements, tensor.dtype.storage):
+            return before.flat
+        return _in_memory(tensor)
+
+    def _shaped(self, tensor: Tensor) -> Array:
+        if self._given is not None:
+            return self._given[tensor.name]
+        flat = self._bits[tensor.name].flat.view(numpy_type(tensor.dtype))
+        return flat.reshape(tensor.storage_shape)
+
+
+def _check_given(arrays: Mapping[str, Array], selected: Sequence[Tensor]) -> None:
+    for tensor in selected:
+        array = arrays.get(tensor.name)
+        if array is None:
+            raise TargetMismatchError(f"the target has no tensor {tensor.name!r}")
+        shapes = (tensor.shape, tensor.storage_shape)
+        if array.shape not in shapes or array.itemsize != tensor.dtype.width:
+            have = f"{array.dtype} {list(array.shape)}"
+            want = f"{tensor.dtype.name} {list(tensor.shape)}"
+            raise TargetMismatchError(f"the target's {tensor.name!r} is {have}, the stream's is {want}")
+        if not array.flags.c_contiguous or not array.flags.writeable:
+            raise TargetMismatchError(f"the target's {tensor.name!r} is not a contiguous, writable array")
+
+
+def _in_memory(tensor: Tensor) -> Bits:
+    return np.empty(tensor.elements, tensor.dtype.storage)
+
+
+def spooled(tensor: Tensor) -> Bits:
+    """Room for a tensor in a temporary file that has no name."""
+    if tensor.bytes == 0:
+        return _in_memory(tensor)
+    with tempfile.TemporaryFile() as spool:  # the mapping outlives the file's name and handle
+        spool.truncate(tensor.bytes)
+        return np.memmap(spool, tensor.dtype.storage, "r+", shape=(tensor.elements,))

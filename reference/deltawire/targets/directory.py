@@ -1,0 +1,282 @@
+"""A state as a directory of safetensors files that any loader can read (SPEC.md section 11.7).
+
+Files are patched in place, so that a step costs what changed. A journal of absolute values makes the patch survive a
+crash: it is complete on the disk before the first byte of a weight is touched, and is played again, which does no
+harm, until the directory says that it is the new version.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import shutil
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+import numpy as np
+
+from deltawire.errors import DeltawireError, TargetBusyError, TargetMismatchError
+from deltawire.format import records
+from deltawire.format.dtypes import Bits
+from deltawire.format.keys import SHARD_INDEX, shard_name
+from deltawire.format.records import VersionRecord
+from deltawire.format.strict_json import sha256
+from deltawire.format.tensors import Tensor, TensorTable, parse_table
+from deltawire.limits import DEFAULT_LIMITS
+from deltawire.snapshots.header import build_header, file_order, header_length, parse_header
+from deltawire.snapshots.writer import plan_shards
+from deltawire.store.posix_files import sync_folder, temporary
+from deltawire.stream import Committed
+from deltawire.targets.arrays import NumpyBits
+from deltawire.targets.base import Change, Held, Target
+from deltawire.targets.journal import Journal, read_journal, write_journal
+
+PRIVATE = ".deltawire"
+"""Folder of what is ours; everything else in the directory is the model's."""
+_HELD, _JOURNAL, _INSTALL, _INCOMING, _TABLE, _LOCK = (
+    "held.json", "journal.safetensors", "install.json", "incoming", "tensors.json", "lock",
+)  # fmt: skip
+
+
+class DirectoryTarget(Target):
+    """A directory that is made, or was made, by a follower. One process at a time.
+
+    While ``.deltawire/journal.safetensors`` or ``.deltawire/install.json`` exists, an update is half done; opening the
+    directory again finishes it.
+
+    Raises:
+        TargetBusyError: another process has it open.
+        TargetMismatchError: it holds files that no follower wrote.
+    """
+
+    wants_files = True
+
+    def __init__(self, path: str | os.PathLike[str], *, shard_bytes: int = 4 << 30) -> None:
+        self.path = Path(path)
+        self._private = self.path / PRIVATE
+        self._shard_bytes = shard_bytes
+        if self.path.exists() and not self._private.exists() and any(self.path.iterdir()):
+            raise TargetMismatchError(f"{self.path} is not empty and was not made by deltawire")
+        self._private.mkdir(parents=True, exist_ok=True)
+        self._lock = os.open(self._private / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(self._lock)
+            raise TargetBusyError(f"{self.path} is being followed by another process") from None
+        self._bits: dict[str, NumpyBits] = {}
+        self._incoming: dict[str, NumpyBits] | None = None
+        self._files: dict[str, bytes] = {}
+        self._held: Held | None = None
+        self._recover()
+
+    @property
+    def held(self) -> Held | None:
+        if self._interrupted():
+            self._recover()
+        return self._held
+
+    def bits(self, tensor: Tensor) -> NumpyBits:
+        return (self._bits if self._incoming is None else self._incoming)[tensor.name]
+
+    def stage_files(self, files: Mapping[str, bytes]) -> None:
+        self._files = dict(files)
+
+    def begin_snapshot(self, table: TensorTable, selected: Sequence[Tensor]) -> None:
+        folder = self._private / _INCOMING
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir()
+        self._incoming = {}
+        runs = plan_shards(selected, self._shard_bytes)
+        weight_map: dict[str, str] = {}
+        for number, run in enumerate(runs, 1):
+            name = shard_name(number, len(runs))
+            self._incoming |= _create_shard(folder / name, file_order(run))
+            weight_map |= {tensor.name: name for tensor in run}
+        index = {"metadata": {"total_size": sum(tensor.bytes for tensor in selected)}, "weight_map": weight_map}
+        (folder / SHARD_INDEX).write_text(json.dumps(index, indent=1, ensure_ascii=False), encoding="utf-8")
+
+    def end_snapshot(self, held: Held) -> None:
+        incoming = self._incoming
+        assert incoming is not None  # noqa: S101 - begin_snapshot came first
+        for bits in incoming.values():
+            _flush(bits)
+        folder = self._private / _INCOMING
+        for name, data in self._files.items():
+            (folder / name).write_bytes(data)
+        for path in folder.iterdir():
+            _sync_file(path)
+        sync_folder(folder)
+        names = sorted(path.name for path in folder.iterdir())
+        keep = {file.name for file in held.committed.record.files}
+        before = {file.name for file in self._held.committed.record.files} if self._held else set()
+        gone = sorted(before - keep)
+        self._write_table(held.table)
+        plan = {"install": names, "remove": gone, "held": _held_members(held)}
+        self._write(_INSTALL, json.dumps(plan).encode())  # from here on the new state is what a restart gives
+        self._incoming = None
+        self._files = {}
+        self._recover()
+
+    def abort_snapshot(self) -> None:
+        self._incoming = None
+        self._files = {}
+        shutil.rmtree(self._private / _INCOMING, ignore_errors=True)
+
+    def apply(self, changes: Sequence[Change], held: Held) -> None:
+        before = {file.name for file in self._held.committed.record.files} if self._held else set()
+        gone = before - {file.name for file in held.committed.record.files}
+        journal = Journal(
+            changes=[(change.tensor.name, change.where, change.new) for change in changes],
+            files=self._files,
+            removed=sorted(gone),
+            held=_held_members(held),
+        )
+        self._files = {}
+        write_journal(journal, self._private / _JOURNAL)  # APL-5: from here on the new state is what a restart gives
+        self._replay(journal)
+        self._held = held
+
+    def close(self) -> None:
+        self._bits = {}
+        os.close(self._lock)
+
+    def _interrupted(self) -> bool:
+        return (self._private / _JOURNAL).exists() or (self._private / _INSTALL).exists()
+
+    def _recover(self) -> None:
+        """Finish what was begun, then open what is there."""
+        with suppress(FileNotFoundError):
+            plan = json.loads((self._private / _INSTALL).read_bytes())
+            self._install(plan)
+        self._open()
+        path = self._private / _JOURNAL
+        if path.exists():
+            self._replay(read_journal(path))
+            self._open()
+        shutil.rmtree(self._private / _INCOMING, ignore_errors=True)
+
+    def _install(self, plan: Mapping[str, object]) -> None:
+        names, gone = plan["install"], plan["remove"]
+        assert isinstance(names, list)  # noqa: S101 - we wrote it
+        assert isinstance(gone, list)  # noqa: S101 - we wrote it
+        self._bits = {}
+        for name in names:
+            with suppress(FileNotFoundError):  # moved before the interruption
+                (self._private / _INCOMING / name).replace(self.path / name)
+        for path in self.path.glob("model-*.safetensors"):
+            if path.name not in names:
+                path.unlink()
+        for name in gone:
+            (self.path / name).unlink(missing_ok=True)
+        sync_folder(self.path)
+        self._write(_HELD, json.dumps(plan["held"]).encode())
+        (self._private / _INSTALL).unlink()
+        sync_folder(self._private)
+
+    def _replay(self, journal: Journal) -> None:
+        for name, where, new in journal.changes:
+            self._bits[name].scatter(where, new)
+        for name in {name for name, _, _ in journal.changes}:
+            _flush(self._bits[name])
+        for name, data in journal.files.items():
+            _write_file(self.path / name, data)
+        for name in journal.removed:
+            (self.path / name).unlink(missing_ok=True)
+        sync_folder(self.path)
+        self._write(_HELD, json.dumps(journal.held).encode())
+        (self._private / _JOURNAL).unlink()
+        sync_folder(self._private)
+
+    def _open(self) -> None:
+        """Map the shards and read what version they are."""
+        self._held = None
+        try:
+            members = json.loads((self._private / _HELD).read_bytes())
+        except FileNotFoundError:
+            return
+        try:
+            self._held = self._read_held(members)
+            self._bits = {}
+            for path in sorted(self.path.glob("model-*.safetensors")):
+                self._bits |= _open_shard(path, self._held.tensors)
+        except (DeltawireError, KeyError, TypeError, ValueError, OSError) as error:
+            raise TargetMismatchError(f"{self.path} is damaged: {error}; remove it and start again") from None
+        if missing := [tensor.name for tensor in self._held.tensors if tensor.name not in self._bits]:
+            raise TargetMismatchError(f"{self.path} is damaged: {missing[0]!r} is missing; remove it and start again")
+
+    def _read_held(self, members: Mapping[str, str]) -> Held:
+        data = members["record"].encode()
+        record = records.decode(data, VersionRecord, what=_HELD, limits=DEFAULT_LIMITS)
+        table = parse_table((self._private / _TABLE).read_bytes(), limits=DEFAULT_LIMITS)
+        names = set(members["tensors"])
+        tensors = tuple(tensor for tensor in table.tensors if tensor.name in names)
+        return Held(Committed(record, sha256(data), data), table, tensors, int(members["digest"], 16))
+
+    def _write_table(self, table: TensorTable) -> None:
+        self._write(_TABLE, table.data)
+
+    def _write(self, name: str, data: bytes) -> None:
+        _write_file(self._private / name, data)
+        sync_folder(self._private)
+
+
+def _held_members(held: Held) -> dict[str, object]:
+    return {
+        "record": held.committed.data.decode(),
+        "digest": f"{held.digest:016x}",
+        "tensors": [tensor.name for tensor in held.tensors],
+    }
+
+
+def _create_shard(path: Path, order: Sequence[Tensor]) -> dict[str, NumpyBits]:
+    header = build_header(order, None)
+    with path.open("wb") as file:
+        file.write(header)
+        file.truncate(len(header) + sum(tensor.bytes for tensor in order))
+    return _open_shard(path, order)
+
+
+def _open_shard(path: Path, tensors: Sequence[Tensor]) -> dict[str, NumpyBits]:
+    by_name = {tensor.name: tensor for tensor in tensors}
+    with path.open("rb") as file:
+        prefix = file.read(8)
+        file.seek(0)
+        header = parse_header(
+            file.read(header_length(prefix, limits=DEFAULT_LIMITS)), path.stat().st_size, limits=DEFAULT_LIMITS
+        )
+    found = {}
+    for entry in header.entries:
+        tensor = by_name[entry.name]
+        if (entry.dtype, entry.shape) != (tensor.dtype.name, tensor.shape):
+            raise TargetMismatchError(f"{entry.name!r} in {path.name} is not the stream's")
+        found[entry.name] = NumpyBits(_map(path, header.data_start + entry.begin, tensor))
+    return found
+
+
+def _map(path: Path, offset: int, tensor: Tensor) -> Bits:
+    if tensor.bytes == 0:
+        return np.empty(0, tensor.dtype.storage)
+    return np.memmap(path, tensor.dtype.storage, "r+", offset=offset, shape=(tensor.elements,))
+
+
+def _flush(bits: NumpyBits) -> None:
+    if isinstance(bits.flat, np.memmap):
+        bits.flat.flush()
+
+
+def _sync_file(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _write_file(path: Path, data: bytes) -> None:
+    with temporary(path.parent) as new:
+        new.file.write(data)
+        new.flush()
+        new.path.replace(path)

@@ -1,0 +1,68 @@
+"""A state in a torch module or a dict of torch tensors, on any device."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from deltawire.errors import TargetMismatchError
+from deltawire.format.tensors import Tensor, TensorTable
+from deltawire.targets.arrays import NumpyBits, spooled
+from deltawire.targets.base import Change, Held, Target, TensorBits, apply_in_memory
+from deltawire.torch_bits import DTYPE_NAMES, TorchBits, flat_bits, logical_shape, named_tensors, to_numpy
+
+
+class TorchTarget(Target):
+    """Parameters and buffers, changed in place. A snapshot is spooled to a file and copied when it is verified."""
+
+    def __init__(self, source: Any) -> None:
+        self._tensors = named_tensors(source)
+        self._bits: dict[str, TensorBits] = {}
+        self._spool: dict[str, NumpyBits] | None = None
+        self._held: Held | None = None
+
+    @property
+    def held(self) -> Held | None:
+        return self._held
+
+    def bits(self, tensor: Tensor) -> TensorBits:
+        return self._bits[tensor.name] if self._spool is None else self._spool[tensor.name]
+
+    def begin_snapshot(self, table: TensorTable, selected: Sequence[Tensor]) -> None:
+        aliases: dict[str, list[str]] = {}
+        for alias, name in table.aliases.items():
+            aliases.setdefault(name, []).append(alias)
+        self._bits = {tensor.name: self._own(tensor, aliases.get(tensor.name, [])) for tensor in selected}
+        self._spool = {tensor.name: NumpyBits(spooled(tensor)) for tensor in selected}
+
+    def end_snapshot(self, held: Held) -> None:
+        spool = self._spool
+        assert spool is not None  # noqa: S101 - begin_snapshot came first
+        self._spool = None
+        for tensor in held.tensors:
+            self._bits[tensor.name].scatter(slice(0, tensor.elements), spool[tensor.name].flat)
+        self._held = held
+
+    def abort_snapshot(self) -> None:
+        self._spool = None
+
+    def apply(self, changes: Sequence[Change], held: Held) -> None:
+        apply_in_memory(self, changes)
+        self._held = held
+
+    def _own(self, tensor: Tensor, aliases: Sequence[str]) -> TensorBits:
+        names = [name for name in (tensor.name, *aliases) if name in self._tensors]
+        if not names:
+            raise TargetMismatchError(f"the target has no tensor {tensor.name!r}")
+        places = {self._tensors[name].data_ptr() for name in names}
+        own = self._tensors[names[0]]
+        have = (DTYPE_NAMES.get(own.dtype, str(own.dtype)), logical_shape(own))
+        if have != (tensor.dtype.name, tensor.shape):
+            want = f"{tensor.dtype.name} {list(tensor.shape)}"
+            raise TargetMismatchError(f"the target's {names[0]!r} is {have[0]} {list(have[1])}, the stream's is {want}")
+        if not own.is_contiguous():
+            raise TargetMismatchError(f"the target's {names[0]!r} is not contiguous")
+        if len(places) > 1:
+            raise TargetMismatchError(f"{names} are one tensor in the stream, but not in the target")
+        flat = flat_bits(own)
+        return NumpyBits(to_numpy(flat)) if own.device.type == "cpu" else TorchBits(flat)

@@ -1,0 +1,136 @@
+"""Concurrent, checked and bounded reads from a store."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import TimeoutError as FutureTimeoutError
+from dataclasses import dataclass
+from typing import TypeVar
+
+from deltawire.deadline import Deadline
+from deltawire.errors import (
+    DeadlineExceededError,
+    DigestMismatchError,
+    MissingObjectError,
+    ObjectNotFoundError,
+    SizeMismatchError,
+)
+from deltawire.format.records import Descriptor
+from deltawire.format.strict_json import sha256
+from deltawire.limits import DEFAULT_LIMITS, MIB, Limits
+from deltawire.store.base import Store
+
+T = TypeVar("T")
+U = TypeVar("U")
+
+
+@dataclass(frozen=True, slots=True)
+class RangeRequest:
+    """Bytes to read from a data object."""
+
+    key: str
+    start: int
+    bytes: int
+
+
+class Transfer:
+    """A store with a pool of readers, a deadline on every wait and a bound on what is in flight."""
+
+    def __init__(
+        self,
+        store: Store,
+        *,
+        limits: Limits = DEFAULT_LIMITS,
+        workers: int = 8,
+        in_flight_bytes: int = 256 * MIB,
+    ) -> None:
+        self.store = store
+        self.limits = limits
+        self._in_flight_bytes = in_flight_bytes
+        self._workers = workers
+        self._pool = ThreadPoolExecutor(workers, thread_name_prefix="deltawire-transfer")
+
+    def close(self) -> None:
+        """Let running requests end and release the threads."""
+        self._pool.shutdown(wait=True, cancel_futures=True)
+
+    def call(self, deadline: Deadline, function: Callable[[], T]) -> T:
+        """Run one store call, but wait for it no longer than the deadline allows.
+
+        Raises:
+            DeadlineExceededError: it was not done in time; it may go on in its thread.
+        """
+        return _wait(self._pool.submit(function), deadline)
+
+    def read_small(self, key: str, *, max_bytes: int, deadline: Deadline) -> bytes:
+        """Read a whole object of at most ``max_bytes``. Raises ObjectNotFoundError, LimitExceededError."""
+        return self.call(deadline, lambda: self.store.get(key, max_bytes=max_bytes).data)
+
+    def read_object(self, descriptor: Descriptor, *, max_bytes: int, deadline: Deadline) -> bytes:
+        """Read what a descriptor points at and check it: size first, then sha256 (DSC-3).
+
+        Raises:
+            MissingObjectError: it is not there.
+            SizeMismatchError: it is shorter or longer.
+            DigestMismatchError: it holds other bytes.
+        """
+        key = descriptor.key
+        try:
+            data = self.read_small(key, max_bytes=max_bytes, deadline=deadline)
+        except ObjectNotFoundError:
+            raise MissingObjectError(f"{key} is named by a record, but is not there") from None
+        if len(data) != descriptor.bytes:
+            raise SizeMismatchError(f"{key} has {len(data):,} bytes, not {descriptor.bytes:,}")
+        if sha256(data) != descriptor.digest:
+            raise DigestMismatchError(f"{key} is not what its record says")
+        return data
+
+    def ranges(self, requests: Iterable[RangeRequest], *, deadline: Deadline) -> Iterator[bytes]:
+        """Read ranges concurrently and yield them in order.
+
+        Raises:
+            MissingObjectError: an object is not there.
+            SizeMismatchError: an object is too short.
+        """
+
+        def read(request: RangeRequest) -> bytes:
+            try:
+                return self.store.get_range(request.key, request.start, request.bytes)
+            except ObjectNotFoundError:
+                raise MissingObjectError(f"{request.key} is named by a record, but is not there") from None
+
+        return self._windowed(read, requests, lambda request: request.bytes, deadline)
+
+    def map(self, function: Callable[[T], U], items: Iterable[T], *, deadline: Deadline) -> Iterator[U]:
+        """Apply ``function`` to small items concurrently and yield the results in order."""
+        return self._windowed(function, items, lambda _: 0, deadline)
+
+    def _windowed(
+        self, function: Callable[[T], U], items: Iterable[T], size: Callable[[T], int], deadline: Deadline
+    ) -> Iterator[U]:
+        window: deque[tuple[Future[U], int]] = deque()
+        in_flight = 0
+        try:
+            for item in items:
+                cost = size(item)
+                while window and (in_flight + cost > self._in_flight_bytes or len(window) >= 4 * self._workers):
+                    future, done = window.popleft()
+                    yield _wait(future, deadline)
+                    in_flight -= done
+                window.append((self._pool.submit(function, item), cost))
+                in_flight += cost
+            while window:
+                yield _wait(window.popleft()[0], deadline)
+        finally:
+            for future, _ in window:
+                future.cancel()
+
+
+def _wait(future: Future[T], deadline: Deadline) -> T:
+    try:
+        return future.result(deadline.remaining())
+    except FutureTimeoutError:
+        future.cancel()
+        raise DeadlineExceededError("the store did not answer before the deadline") from None
