@@ -337,7 +337,6 @@ def _matching(pattern: str, names: Sequence[str]) -> list[str]:
 
 
 def _any_between(ordinals: list[int], first: int, last: int) -> bool:
-    import bisect  # noqa: PLC0415
 
     place = bisect.bisect_left(ordinals, first)
     return place < len(ordinals) and ordinals[place] <= last

@@ -21,7 +21,7 @@ def check_protocol(protocol: str, version: str) -> None:
     """
     if protocol != PROTOCOL:
         raise UnsupportedProtocolError(f"protocol {protocol[:40]!r} is not {PROTOCOL!r}")
-    if version.split(".")[0] != PROTOCOL_VERSION.split(".")[0]:
+    if version.split(".", maxsplit=1)[0] != PROTOCOL_VERSION.split(".", maxsplit=1)[0]:
         raise UnsupportedProtocolError(f"protocol version {version} cannot be read by a reader of {PROTOCOL_VERSION}")
 
 

@@ -8,7 +8,6 @@ from numba import njit
 
 from deltawire.format.dtypes import Bits
 
-
 _RUN = 1024
 
 

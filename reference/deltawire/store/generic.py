@@ -165,7 +165,10 @@ class FsspecStore(Store):
 
     def _info(self, path: str) -> dict[str, Any]:
         self._fs.invalidate_cache()
-        info: dict[str, Any] = self._fs.info(path)
+        try:
+            info: dict[str, Any] = self._fs.info(path)
+        except NotADirectoryError as error:
+            raise FileNotFoundError(path) from error
         if info.get("type") != "file":
             raise FileNotFoundError(path)
         return info

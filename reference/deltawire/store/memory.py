@@ -116,7 +116,9 @@ class MemoryStore(Store):
     def put_stream(self, key: str, chunks: Iterable[Bytes]) -> int:
         """See ``Store.put_stream``."""
         check_key(key)
-        content = b"".join(chunks)
+        content = bytearray()
+        for chunk in chunks:  # copied one by one: the buffer of a chunk may be used again for the next
+            content += chunk
         self.put(key, content, mode="overwrite")
         return len(content)
 
