@@ -34,7 +34,10 @@ _HOMES = {
     "open_store": "deltawire.store",
 }
 
-__all__ = ["__version__", *_HOMES]
+__all__ = [  # noqa: PLE0604 - the names are strings, out of ruff's sight
+    "__version__",
+    *_HOMES,
+]
 
 if TYPE_CHECKING:
     from deltawire.consumer.follower import Follower as Follower

@@ -1,7 +1,8 @@
-"""Reading a stream's records: what is there, what is newest, and which way leads to it (SPEC.md sections 11.4, 11.5)."""
+"""Reading a stream's records: what is there, what is newest, which way leads to it (SPEC.md sections 11.4, 11.5)."""
 
 from __future__ import annotations
 
+import itertools
 from collections import OrderedDict
 from dataclasses import dataclass, field
 
@@ -253,7 +254,7 @@ def _own_edge(committed: Committed) -> Edge:
 
 def _check_chain(chain: list[Committed]) -> None:
     """Each record must follow from the one before. CHN-1 to CHN-4"""
-    for before, after in zip(chain, chain[1:], strict=False):
+    for before, after in itertools.pairwise(chain):
         old, new = before.record, after.record
         what = f"version {new.version}"
         if new.parent is None or new.parent.digest != before.digest:

@@ -272,9 +272,10 @@ class Follower:
         started = time.perf_counter()
         self._target.begin_snapshot(table, selected)
         try:
-            loaded = load_snapshot(self._transfer, snapshot, table, selected, self._target, deadline)
-            if self._patterns is None and loaded.digest != int(record.state_digest, 16):
-                raise StateMismatchError(f"the snapshot of version {record.version} is not that version")  # ANC-3
+            expected = int(record.state_digest, 16)
+            loaded = load_snapshot(
+                self._transfer, snapshot, table, selected, self._target, deadline, state_digest=expected
+            )
         except BaseException:
             self._target.abort_snapshot()
             raise
@@ -313,9 +314,10 @@ class Follower:
         started = time.perf_counter()
         for (part, batch), data in zip(batches, self._transfer.ranges(requests, deadline=deadline), strict=True):
             started = clock.add("fetch", started)
-            for row in read_batch(data, part, batch, table, limits=self._transfer.limits):
-                if row.tensor in wanted:
-                    changes.append(stage_row(row, table.tensors[row.tensor], self._target, totals))
+            rows = read_batch(data, part, batch, table, limits=self._transfer.limits)
+            changes += [
+                stage_row(row, table.tensors[row.tensor], self._target, totals) for row in rows if row.tensor in wanted
+            ]
             started = clock.add("decode", started)
         check_disjoint(changes)
         if self._patterns is None:

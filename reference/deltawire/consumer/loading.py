@@ -40,6 +40,8 @@ def load_snapshot(
     selected: Sequence[Tensor],
     target: Target,
     deadline: Deadline,
+    *,
+    state_digest: int,
 ) -> Loaded:
     """Write the selected tensors of a snapshot into a target that has begun one.
 
@@ -60,6 +62,10 @@ def load_snapshot(
             _load_shard(transfer, shard, tensors, chosen, target, deadline, loaded)
     if snapshot.shards[-1].last_tensor != len(table.tensors) - 1:
         raise StateMismatchError("the snapshot does not hold all tensors of the table")  # SNP-3
+    if len(wanted) == len(table.tensors) and loaded.digest != state_digest:
+        raise StateMismatchError(
+            f"the snapshot has digest {loaded.digest:016x}, its record {state_digest:016x}"
+        )  # SNP-5
     return loaded
 
 

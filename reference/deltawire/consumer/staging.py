@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -107,7 +108,7 @@ def check_disjoint(changes: Iterable[Change]) -> None:
 
 def _overlap(group: list[Change]) -> bool:
     spans = sorted(_span(change) for change in group)
-    if all(before[1] <= after[0] for before, after in zip(spans, spans[1:], strict=False)):
+    if all(before[1] <= after[0] for before, after in itertools.pairwise(spans)):
         return False
     every = np.concatenate([_indices(change) for change in group])
     return len(np.unique(every)) != len(every)

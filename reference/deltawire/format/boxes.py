@@ -56,7 +56,9 @@ def flat_range(box: Box, shape: tuple[int, ...]) -> tuple[int, int] | None:
     return offset, box.elements
 
 
-def flat_indices(box: Box, shape: tuple[int, ...], positions: npt.NDArray[np.unsignedinteger]) -> npt.NDArray[np.uint64]:
+def flat_indices(
+    box: Box, shape: tuple[int, ...], positions: npt.NDArray[np.unsignedinteger]
+) -> npt.NDArray[np.uint64]:
     """Flat tensor indices, uint64, of row-major positions within a box."""
     rest = positions.astype(np.uint64)
     indices = np.zeros(len(positions), np.uint64)

@@ -34,14 +34,14 @@ class Record(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What every piece of a record shares: immutable, keyword-only, absent members left out."""
 
 
-class Producer(Record, kw_only=True):
+class Producer(Record, frozen=True, kw_only=True):
     """Software that wrote a record."""
 
     name: Name
     version: Name
 
 
-class Descriptor(Record, kw_only=True):
+class Descriptor(Record, frozen=True, kw_only=True):
     """The only way to point at bytes (DSC-1): a key, a media type, a size and a sha256."""
 
     key: Key
@@ -50,7 +50,7 @@ class Descriptor(Record, kw_only=True):
     digest: Sha256
 
 
-class Batch(Record, kw_only=True):
+class Batch(Record, frozen=True, kw_only=True):
     """One Arrow record batch within a part (PRT-4)."""
 
     offset: Uint
@@ -64,7 +64,7 @@ class Batch(Record, kw_only=True):
     """Smallest and largest tensor ordinal among its rows."""
 
 
-class Part(Descriptor, kw_only=True):
+class Part(Descriptor, frozen=True, kw_only=True):
     """One Arrow IPC file of a delta."""
 
     streams: tuple[Name, ...]
@@ -72,7 +72,7 @@ class Part(Descriptor, kw_only=True):
     batches: tuple[Batch, ...]
 
 
-class Delta(Record, kw_only=True):
+class Delta(Record, frozen=True, kw_only=True):
     """What changed from the parent version (DLT-1)."""
 
     changed_elements: Uint
@@ -82,7 +82,7 @@ class Delta(Record, kw_only=True):
     parts: tuple[Part, ...]
 
 
-class Shard(Descriptor, kw_only=True):
+class Shard(Descriptor, frozen=True, kw_only=True):
     """One safetensors file of a snapshot (SNP-3)."""
 
     header_bytes: Uint
@@ -92,13 +92,13 @@ class Shard(Descriptor, kw_only=True):
     last_tensor: Uint
 
 
-class File(Descriptor, kw_only=True):
+class File(Descriptor, frozen=True, kw_only=True):
     """An auxiliary file: config, tokenizer, chat template (FIL-1)."""
 
     name: Name
 
 
-class Snapshot(Record, kw_only=True):
+class Snapshot(Record, frozen=True, kw_only=True):
     """A whole state in the Hugging Face layout (SNP-1)."""
 
     shards: tuple[Shard, ...]
@@ -107,7 +107,7 @@ class Snapshot(Record, kw_only=True):
     """Copies of the auxiliary files beside the shards, so that the folder loads as it is (SNP-6)."""
 
 
-class Envelope(Record, kw_only=True):
+class Envelope(Record, frozen=True, kw_only=True):
     """What every record begins with (REC-1)."""
 
     protocol: str
@@ -123,7 +123,7 @@ class Envelope(Record, kw_only=True):
     metadata: dict[str, Any]
 
 
-class StreamRecord(Envelope, kw_only=True):
+class StreamRecord(Envelope, frozen=True, kw_only=True):
     """``stream.json``: what this prefix is (STR-1)."""
 
     kind: Literal["stream"]
@@ -131,14 +131,14 @@ class StreamRecord(Envelope, kw_only=True):
     """``single``: the store cannot arbitrate between writers, so there is only ever one (STR-3)."""
 
 
-class Parent(Record, kw_only=True):
+class Parent(Record, frozen=True, kw_only=True):
     """The version before, by the exact bytes of its record."""
 
     version: Version
     digest: Sha256
 
 
-class VersionRecord(Envelope, kw_only=True):
+class VersionRecord(Envelope, frozen=True, kw_only=True):
     """``versions/<N>.json``: its creation is the commit (VSN-1)."""
 
     kind: Literal["version"]
@@ -151,7 +151,7 @@ class VersionRecord(Envelope, kw_only=True):
     files: tuple[File, ...] = ()
 
 
-class AnchorRecord(Envelope, kw_only=True):
+class AnchorRecord(Envelope, frozen=True, kw_only=True):
     """``anchors/<N>.json``: a whole state of a version, added at any time after it (ANC-1)."""
 
     kind: Literal["anchor"]
@@ -163,7 +163,7 @@ class AnchorRecord(Envelope, kw_only=True):
     snapshot: Snapshot
 
 
-class HeadRecord(Envelope, kw_only=True):
+class HeadRecord(Envelope, frozen=True, kw_only=True):
     """``head.json``: a hint that may be missing, stale or wrong (HED-1)."""
 
     kind: Literal["head"]

@@ -21,7 +21,7 @@ from deltawire.limits import Limits
 Extent = Annotated[int, Meta(ge=0, le=MAX_VERSION)]
 
 
-class TensorEntry(Record, kw_only=True):
+class TensorEntry(Record, frozen=True, kw_only=True):
     """One tensor: its ordinal is its place in the table."""
 
     name: Annotated[str, Meta(min_length=1)]
@@ -29,14 +29,14 @@ class TensorEntry(Record, kw_only=True):
     shape: tuple[Extent, ...]
 
 
-class Alias(Record, kw_only=True):
+class Alias(Record, frozen=True, kw_only=True):
     """A second name of a tensor, such as a tied output embedding (TAB-4)."""
 
     name: Annotated[str, Meta(min_length=1)]
     target: Annotated[str, Meta(min_length=1)]
 
 
-class TableRecord(Record, kw_only=True):
+class TableRecord(Record, frozen=True, kw_only=True):
     """``tensors/<sha256>.json``; it has no commit data, so that equal tables are one object (TAB-1)."""
 
     protocol: str

@@ -11,7 +11,7 @@ ESCAPE = 255
 
 @njit(nogil=True, cache=True)
 def _encode(positions, out):  # type: ignore[no-untyped-def]
-    used, next_free = 0, 0
+    used, next_free = 0, np.int64(0)
     for k in range(positions.size):
         gap = np.int64(positions[k]) - next_free
         while gap >= 255:

@@ -34,7 +34,7 @@ def encode_gaps(positions: npt.NDArray[np.uint32]) -> Bytes8:
     gaps = np.diff(positions.astype(np.int64), prepend=-1) - 1
     escapes = gaps // 255
     out = np.full(int((escapes + 1).sum()), 255, np.uint8)
-    out[np.cumsum(escapes + 1) - 1] = gaps % 255
+    out[np.cumsum(escapes + 1) - 1] = np.mod(gaps, 255)
     return out
 
 
@@ -45,7 +45,7 @@ def decode_gaps(stream: Bytes8, elements: int, changed: int) -> npt.NDArray[np.u
     whole = len(stream) == 0 or ends[-1]
     if not whole or len(positions) != changed or (changed and positions[-1] >= elements):
         return None
-    return positions.astype(np.uint32)
+    return np.asarray(positions, np.uint32)
 
 
 def ordered(bits: Bits, dtype: Dtype) -> list[int]:

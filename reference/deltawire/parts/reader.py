@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pyarrow as pa
 
@@ -64,9 +66,7 @@ def _check_claims(stored: memoryview, part: Part, batch: Batch, what: str, limit
 
 def _rows(record_batch: pa.RecordBatch, part: Part, table: TensorTable, what: str) -> list[Row]:
     fixed = [record_batch.column(index).to_pylist() for index in range(len(FIXED_FIELDS))]
-    columns = {
-        name: _views(record_batch.column(len(FIXED_FIELDS) + index)) for index, name in enumerate(part.streams)
-    }
+    columns = {name: _views(record_batch.column(len(FIXED_FIELDS) + index)) for index, name in enumerate(part.streams)}
     rows = []
     for index, (ordinal, start, shape, codec, changed, before, after) in enumerate(zip(*fixed, strict=True)):
         if ordinal >= len(table.tensors):
@@ -109,4 +109,4 @@ def _views(column: pa.LargeBinaryArray) -> list[np.ndarray[tuple[int], np.dtype[
     _, offsets_buffer, data_buffer = column.buffers()
     offsets = np.frombuffer(offsets_buffer, np.int64)[column.offset : column.offset + len(column) + 1]
     data = np.frombuffer(data_buffer, np.uint8) if data_buffer is not None else np.empty(0, np.uint8)
-    return [data[start:end] for start, end in zip(offsets[:-1], offsets[1:], strict=True)]
+    return [data[start:end] for start, end in itertools.pairwise(offsets)]

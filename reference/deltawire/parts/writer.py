@@ -125,9 +125,7 @@ def _write_batch(current: _Open, rows: list[Row]) -> None:
     offset = MAGIC_BYTES + len(current.schema.serialize()) if first else current.sink.tell()
     current.writer.write_batch(_record_batch(rows, current))
     ordinals = [row.tensor for row in rows]
-    current.batches.append(
-        _Written(offset, current.sink.tell() - offset, len(rows), min(ordinals), max(ordinals))
-    )
+    current.batches.append(_Written(offset, current.sink.tell() - offset, len(rows), min(ordinals), max(ordinals)))
 
 
 def _sealed(batch: _Written, data: pa.Buffer) -> Batch:

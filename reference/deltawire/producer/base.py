@@ -115,4 +115,4 @@ class BaseState:
 
 def _chunks(bits: Bits) -> Iterator[memoryview]:
     for start in range(0, bits.size, _CHUNK):
-        yield memoryview(bits[start : start + _CHUNK]).cast("B")
+        yield bits[start : start + _CHUNK].view(np.uint8).data

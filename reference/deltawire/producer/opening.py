@@ -41,7 +41,9 @@ class Line:
     """Their size."""
 
 
-def envelope(stream_id: str, kind: str, *, epoch: int, writer_features: tuple[str, ...], metadata: Any = None) -> dict[str, Any]:
+def envelope(
+    stream_id: str, kind: str, *, epoch: int, writer_features: tuple[str, ...], metadata: Any = None
+) -> dict[str, Any]:
     """The members every record begins with (REC-1), for one logical write."""
     return {
         "protocol": features.PROTOCOL,

@@ -452,9 +452,7 @@ class Publisher:
 
     def _write_anchor(self, committed: Committed, base: BaseState, freeze: Freeze, files: dict[str, bytes]) -> None:
         version = committed.record.version
-        head = envelope(
-            self.stream_id, "anchor", epoch=committed.record.epoch, writer_features=self._features
-        )
+        head = envelope(self.stream_id, "anchor", epoch=committed.record.epoch, writer_features=self._features)
         snapshot = write_snapshot(
             self._store,
             base.table,

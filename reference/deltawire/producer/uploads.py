@@ -6,6 +6,7 @@ import time
 from collections import deque
 from concurrent.futures import Future, ThreadPoolExecutor
 from concurrent.futures import TimeoutError as FutureTimeoutError
+from contextlib import suppress
 
 import pyarrow as pa
 
@@ -40,10 +41,8 @@ class Uploads:
         """Store a content-addressed object; one that is there already holds the same bytes (KEY-3)."""
 
         def put() -> None:
-            try:
+            with suppress(ObjectExistsError):
                 self._store.put(key, data, mode="create")
-            except ObjectExistsError:
-                pass
 
         self._wait(self._pool.submit(put), deadline)
 

@@ -85,7 +85,8 @@ def header_length(prefix: bytes, *, limits: Limits) -> int:
     """
     if len(prefix) < 8:
         raise MalformedShardError("a safetensors file has at least 8 bytes")
-    return 8 + limits.check("shard_header_bytes", int.from_bytes(prefix[:8], "little"), "length of a safetensors header")
+    length = int.from_bytes(prefix[:8], "little")
+    return 8 + limits.check("shard_header_bytes", length, "length of a safetensors header")
 
 
 def parse_header(data: bytes, file_bytes: int, *, limits: Limits) -> Header:
