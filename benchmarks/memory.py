@@ -1,0 +1,73 @@
+"""Peak memory of a publisher and of a follower, each in a process of its own."""
+
+import json
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from benchmarks.model import Figure
+
+ELEMENTS = 1 << 28
+MIB = 1 << 20
+
+# Anonymous memory only: pages of mapped files are the kernel's to drop.
+_WATCH = """
+import json, sys, threading, time, pathlib
+peak = [0]
+def watch():
+    while True:
+        line = next(l for l in pathlib.Path("/proc/self/status").read_text().splitlines() if l.startswith("RssAnon"))
+        peak[0] = max(peak[0], int(line.split()[1]) * 1024)
+        time.sleep(0.005)
+threading.Thread(target=watch, daemon=True).start()
+import numpy as np, deltawire
+from benchmarks.model import step, weights
+url, elements = sys.argv[1], int(sys.argv[2])
+"""
+_PUBLISH = _WATCH + """
+state = {f"layer.{i}": weights(elements // 16, seed=i) for i in range(16)}
+names = {name: "BF16" for name in state}
+with deltawire.Publisher(url, anchors=deltawire.AnchorPolicy(every=1)) as publisher:
+    publisher.publish(state, dtypes=names)
+    for number in range(2):
+        for name in state:
+            old = state[name]
+            old[number :: 100] ^= 1
+        publisher.publish(state, dtypes=names)
+print(json.dumps(peak[0]))
+"""
+_FOLLOW = _WATCH + """
+with deltawire.Follower(url) as follower:
+    follower.poll()
+print(json.dumps(peak[0]))
+"""
+
+
+def run() -> list[Figure]:
+    model = 2 * ELEMENTS
+    with tempfile.TemporaryDirectory() as folder:
+        publisher = _peak(_PUBLISH, folder) - model  # the caller's own state is not the publisher's
+        follower = _peak(_FOLLOW, folder)
+    return [
+        {
+            "figure": "publisher's peak",
+            "value": f"{publisher / model:.2f} x the model",
+            "note": f"its base and {(publisher - model) / MIB:.0f} MiB for interpreter, parts and an anchor's tensor; "
+            f"a model of {model / MIB:.0f} MiB in 16 tensors",
+        },
+        {
+            "figure": "follower's peak",
+            "value": f"{follower / model:.2f} x the model",
+            "note": f"its state and {(follower - model) / MIB:.0f} MiB for interpreter, fetches in flight and changes",
+        },
+    ]
+
+
+def _peak(script: str, folder: str) -> int:
+    root = Path(__file__).parent.parent
+    done = subprocess.run(
+        [sys.executable, "-c", script, folder, str(ELEMENTS)], cwd=root, capture_output=True, text=True, check=True
+    )
+    peak: int = json.loads(done.stdout)
+    return peak
