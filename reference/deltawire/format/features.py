@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from deltawire.errors import UnsupportedFeatureError, UnsupportedProtocolError
+from typing import Any
+
+from deltawire.errors import MalformedRecordError, UnsupportedFeatureError, UnsupportedProtocolError
 
 PROTOCOL = "deltawire"
 PROTOCOL_VERSION = "0.1"
@@ -13,16 +15,20 @@ WRITER_FEATURES: frozenset[str] = frozenset({"absolute"})
 """Features without which a producer must not write: ``absolute`` allows only codecs that need no base."""
 
 
-def check_protocol(protocol: str, version: str) -> None:
-    """Accept any minor version of our major version (VER-1).
+def check_protocol_of(value: dict[str, Any], *, what: str) -> None:
+    """Accept any minor version of our major version, whatever else the object holds (VER-1).
 
     Raises:
+        MalformedRecordError: it does not say its protocol and version.
         UnsupportedProtocolError: another protocol, or another major version.
     """
+    protocol, version = value.get("protocol"), value.get("protocol_version")
+    if not isinstance(protocol, str) or not isinstance(version, str):
+        raise MalformedRecordError(f"{what} has no protocol and protocol_version")
     if protocol != PROTOCOL:
         raise UnsupportedProtocolError(f"protocol {protocol[:40]!r} is not {PROTOCOL!r}")
     if version.split(".", maxsplit=1)[0] != PROTOCOL_VERSION.split(".", maxsplit=1)[0]:
-        raise UnsupportedProtocolError(f"protocol version {version} cannot be read by a reader of {PROTOCOL_VERSION}")
+        raise UnsupportedProtocolError(f"a reader of version {PROTOCOL_VERSION} cannot read version {version[:40]!r}")
 
 
 def check_features(required: tuple[str, ...], known: frozenset[str], *, role: str) -> None:

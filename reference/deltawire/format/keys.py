@@ -15,6 +15,10 @@ DATA = "data/"
 MAX_VERSION = (1 << 53) - 1
 """The largest version number: what every JSON reader holds exactly."""
 
+MAX_KEY_BYTES = 512
+SEGMENT = r"[A-Za-z0-9_-](?:[A-Za-z0-9._-]*[A-Za-z0-9_-])?"
+"""One segment of a key: it neither starts nor ends with a dot (KEY-1)."""
+
 _NUMBERED = re.compile(r"(?:versions|anchors)/([0-9]{20})\.json")
 
 

@@ -10,19 +10,20 @@ from msgspec import Meta, Struct
 
 from deltawire.errors import MalformedRecordError
 from deltawire.format import features, strict_json
-from deltawire.format.keys import MAX_VERSION
+from deltawire.format.keys import MAX_KEY_BYTES, MAX_VERSION, SEGMENT
 from deltawire.limits import Limits
 
 Uint = Annotated[int, Meta(ge=0, le=MAX_VERSION)]
 Version = Uint
 Name = Annotated[str, Meta(min_length=1, max_length=200)]
-Sha256 = Annotated[str, Meta(pattern=r"^sha256:[0-9a-f]{64}$")]
-Hex64 = Annotated[str, Meta(pattern=r"^[0-9a-f]{16}$")]
+Sha256 = Annotated[str, Meta(pattern=r"^sha256:[0-9a-f]{64}\Z")]
+Hex64 = Annotated[str, Meta(pattern=r"^[0-9a-f]{16}\Z")]
 """A 64-bit number as 16 lower-case hex digits: JSON numbers are exact only to 2^53. JSN-3"""
-Uuid = Annotated[str, Meta(pattern=r"^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$")]
-Timestamp = Annotated[str, Meta(pattern=r"^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,9})?Z$")]
-Feature = Annotated[str, Meta(pattern=r"^[a-z0-9]+(-[a-z0-9]+)*$", max_length=64)]
-Key = Annotated[str, Meta(min_length=1, max_length=512)]
+Uuid = Annotated[str, Meta(pattern=r"^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\Z")]
+Timestamp = Annotated[str, Meta(pattern=r"^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,9})?Z\Z")]
+Feature = Annotated[str, Meta(pattern=r"^[a-z0-9]+(-[a-z0-9]+)*\Z", max_length=64)]
+ProtocolVersion = Annotated[str, Meta(pattern=r"^[0-9]{1,4}\.[0-9]{1,4}\Z")]
+Key = Annotated[str, Meta(pattern=rf"^{SEGMENT}(/{SEGMENT})*\Z", max_length=MAX_KEY_BYTES)]
 
 JSON_TYPE = "application/json"
 ARROW_TYPE = "application/vnd.apache.arrow.file"
@@ -111,7 +112,7 @@ class Envelope(Record, frozen=True, kw_only=True):
     """What every record begins with (REC-1)."""
 
     protocol: str
-    protocol_version: Annotated[str, Meta(pattern=r"^[0-9]{1,4}\.[0-9]{1,4}$")]
+    protocol_version: ProtocolVersion
     kind: str
     stream_id: Uuid
     commit_id: Uuid
@@ -175,7 +176,7 @@ R = TypeVar("R", bound=Envelope)
 
 
 def decode(data: bytes, kind: type[R], *, what: str, limits: Limits) -> R:
-    """Read a record, checking in this order: size, JSON, protocol, shape, features, invariants (REC-2).
+    """Read a record, checking in this order: size, JSON, protocol, reader features, shape, invariants (REC-2).
 
     Raises:
         LimitExceededError: it is too large, too deep or holds too many members.
@@ -186,14 +187,12 @@ def decode(data: bytes, kind: type[R], *, what: str, limits: Limits) -> R:
     limits.check("record_bytes", len(data), f"size of {what}")
     value = strict_json.parse(data, what=what, limits=limits)
     # Before the shape: a later major version may have any shape. VER-1
-    protocol, version = value.get("protocol"), value.get("protocol_version")
-    if not isinstance(protocol, str) or not isinstance(version, str):
-        raise MalformedRecordError(f"{what} has no protocol and protocol_version")
-    features.check_protocol(protocol, version)
+    features.check_protocol_of(value, what=what)
     required = value.get("reader_features")
     if isinstance(required, list) and all(isinstance(name, str) for name in required):
         limits.check("features", len(required), f"number of reader features of {what}")
         features.check_features(tuple(required), features.READER_FEATURES, role="reader")  # VER-2
+    strict_json.refuse_null(value, kind, what=what)
     record = strict_json.convert(value, kind, what=what)
     _check_envelope(record, what=what, limits=limits)
     if isinstance(record, VersionRecord):
@@ -227,11 +226,12 @@ def _check_version(record: VersionRecord, *, what: str, limits: Limits) -> None:
     if record.snapshot is not None:
         _check_snapshot(record.snapshot, what=what, limits=limits)
     if record.delta is not None:
-        _check_delta(record.delta, what=what, limits=limits)
-    _check_files(record.files, what=what, limits=limits)
+        check_delta(record.delta, what=what, limits=limits)
+    check_files(record.files, what=what, limits=limits)
 
 
-def _check_delta(delta: Delta, *, what: str, limits: Limits) -> None:
+def check_delta(delta: Delta, *, what: str, limits: Limits) -> None:
+    """Hold a delta to its own invariants. Raises MalformedRecordError, LimitExceededError."""
     limits.check("parts", len(delta.parts), f"number of parts of {what}")
     limits.check("batches", sum(len(part.batches) for part in delta.parts), f"number of batches of {what}")
     for part in delta.parts:
@@ -268,10 +268,11 @@ def _check_snapshot(snapshot: Snapshot, *, what: str, limits: Limits) -> None:
         if shard.first_tensor != expected or shard.last_tensor < shard.first_tensor:
             raise MalformedRecordError(f"{what}: shards do not hold the tensors in table order")  # SNP-3
         expected = shard.last_tensor + 1
-    _check_files(snapshot.files, what=what, limits=limits)
+    check_files(snapshot.files, what=what, limits=limits)
 
 
-def _check_files(files: tuple[File, ...], *, what: str, limits: Limits) -> None:
+def check_files(files: tuple[File, ...], *, what: str, limits: Limits) -> None:
+    """Hold a list of auxiliary files to its invariants. FIL-1, FIL-2. Raises MalformedRecordError, LimitExceededError."""
     limits.check("files", len(files), f"number of files of {what}")
     if len({file.name for file in files}) != len(files):
         raise MalformedRecordError(f"{what} names a file twice")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from typing import Any, NoReturn, TypeVar
 
 import msgspec
@@ -33,9 +34,25 @@ def _no_constant(name: str) -> NoReturn:
     raise MalformedRecordError(f"{name} is not JSON")
 
 
+def _finite(text: str) -> float:
+    value = float(text)
+    if math.isinf(value):
+        raise MalformedRecordError(f"{text[:40]} is beyond every double")
+    return value
+
+
+def _check_unicode(value: JSON, data: bytes) -> None:
+    # Half a surrogate pair can only come from an escape: UTF-8 has no code for it. JSN-1
+    if b"\\u" in data:
+        try:
+            json.dumps(value, ensure_ascii=False).encode()
+        except UnicodeEncodeError:
+            raise MalformedRecordError("a string is not valid Unicode") from None
+
+
 def _check_depth(value: JSON, limit: int) -> None:
     level: list[Any] = [value]
-    for _ in range(limit + 1):
+    for _ in range(limit):
         level = [
             child
             for item in level
@@ -55,7 +72,8 @@ def parse(data: bytes, *, what: str, limits: Limits) -> dict[str, Any]:
         LimitExceededError: it is nested too deeply.
     """
     try:
-        value = json.loads(data.decode("utf-8"), object_pairs_hook=_unique, parse_constant=_no_constant)
+        text = data.decode("utf-8")
+        value = json.loads(text, object_pairs_hook=_unique, parse_constant=_no_constant, parse_float=_finite)
     except MalformedRecordError as error:
         raise MalformedRecordError(f"{what}: {error}") from None
     except RecursionError:
@@ -65,6 +83,10 @@ def parse(data: bytes, *, what: str, limits: Limits) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise MalformedRecordError(f"{what} is not a JSON object")
     _check_depth(value, limits.json_depth)
+    try:
+        _check_unicode(value, data)
+    except MalformedRecordError as error:
+        raise MalformedRecordError(f"{what}: {error}") from None
     return value
 
 
@@ -78,6 +100,17 @@ def convert(value: dict[str, Any], kind: type[T], *, what: str) -> T:
         return msgspec.convert(value, kind)
     except msgspec.ValidationError as error:
         raise MalformedRecordError(f"{what}: {error}") from None
+
+
+def refuse_null(value: dict[str, Any], kind: type[msgspec.Struct], *, what: str) -> None:
+    """An absent member is left out; null stands for nothing. JSN-4
+
+    Raises:
+        MalformedRecordError: a member that the type knows is null.
+    """
+    for member in msgspec.structs.fields(kind):
+        if value.get(member.encode_name, member) is None:
+            raise MalformedRecordError(f"{what}: {member.encode_name} is null")
 
 
 def encode(record: msgspec.Struct) -> bytes:

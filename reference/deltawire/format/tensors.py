@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -15,8 +16,12 @@ from deltawire.errors import DeltawireError, InvalidStateError, MalformedRecordE
 from deltawire.format import features, strict_json
 from deltawire.format.dtypes import Dtype, dtype_of, storage_shape
 from deltawire.format.keys import MAX_VERSION, table_key
-from deltawire.format.records import JSON_TYPE, Descriptor, Record
+from deltawire.format.records import JSON_TYPE, Descriptor, ProtocolVersion, Record
 from deltawire.limits import Limits
+
+# Controls, line and paragraph separators, and what turns the direction of text: a fixed list, because what counts as
+# printable changes with each version of Unicode. TAB-3
+_CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
 
 Extent = Annotated[int, Meta(ge=0, le=MAX_VERSION)]
 
@@ -40,7 +45,7 @@ class TableRecord(Record, frozen=True, kw_only=True):
     """``tensors/<sha256>.json``; it has no commit data, so that equal tables are one object (TAB-1)."""
 
     protocol: str
-    protocol_version: str
+    protocol_version: ProtocolVersion
     kind: Literal["tensor_table"]
     tensors: tuple[TensorEntry, ...]
     aliases: tuple[Alias, ...] = ()
@@ -143,8 +148,8 @@ def parse_table(data: bytes, *, limits: Limits) -> TensorTable:
     """
     limits.check("table_bytes", len(data), "size of the tensor table")
     value = strict_json.parse(data, what="tensor table", limits=limits)
+    features.check_protocol_of(value, what="the tensor table")
     record = strict_json.convert(value, TableRecord, what="tensor table")
-    features.check_protocol(record.protocol, record.protocol_version)
     limits.check("tensors", len(record.tensors) + len(record.aliases), "number of tensors")
     tensors = tuple(_check_entry(ordinal, entry, limits) for ordinal, entry in enumerate(record.tensors))
     if not tensors:
@@ -167,7 +172,7 @@ def _check_name(name: str, limits: Limits) -> None:
     except UnicodeEncodeError:
         raise MalformedRecordError("a tensor name is not valid Unicode") from None
     limits.check("name_bytes", len(encoded), f"length of the name {name[:40]!r}")
-    if name == "__metadata__" or not name.isprintable():
+    if name == "__metadata__" or _CONTROL.search(name):
         raise MalformedRecordError(f"the tensor name {name[:80]!r} is not allowed")
 
 

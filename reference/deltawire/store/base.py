@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from deltawire.errors import InvalidKeyError
+from deltawire.format.keys import MAX_KEY_BYTES, SEGMENT
 
 Bytes = bytes | bytearray | memoryview
 """What a put accepts: any contiguous bytes."""
@@ -122,8 +123,7 @@ class Store(ABC):
         """Release connections."""
 
 
-MAX_KEY_BYTES = 512
-_SEGMENT = re.compile(r"[A-Za-z0-9_-](?:[A-Za-z0-9._-]*[A-Za-z0-9_-])?")
+_SEGMENT = re.compile(SEGMENT)
 
 
 def check_key(key: str) -> str:

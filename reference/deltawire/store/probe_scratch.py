@@ -11,7 +11,8 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from deltawire.errors import StoreError
-from deltawire.store.base import MAX_KEY_BYTES, Store
+from deltawire.format.keys import MAX_KEY_BYTES
+from deltawire.store.base import Store
 
 T = TypeVar("T")
 _BARRIER_SECONDS = 60.0
