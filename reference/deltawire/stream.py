@@ -88,7 +88,7 @@ class StreamReader:
         except ObjectNotFoundError:
             raise VersionNotFoundError(f"there is no anchor of version {number}") from None
         record = records.decode(data, AnchorRecord, what=key, limits=self.transfer.limits)
-        _check_ours(record, self.stream(deadline), key, number)
+        check_ours(record, self.stream(deadline), key, number)
         return record
 
     def table(self, version: Committed, deadline: Deadline) -> TensorTable:
@@ -156,11 +156,11 @@ class StreamReader:
         if held is None and anchor is not None:
             floor = anchor.version
         chain = self._walk(floor, target, held, deadline)
-        _check_chain(chain)
+        check_chain(chain)
         versions = {committed.record.version: committed for committed in chain}
         edges = [_own_edge(committed) for committed in chain if committed is not held]
         if anchor is not None and anchor.version in versions:
-            _check_anchor(anchor, versions[anchor.version])
+            check_anchor(anchor, versions[anchor.version])
             cost = sum(shard.bytes for shard in anchor.snapshot.shards)
             edges.append(Edge("anchor", None, anchor.version, cost))
         start = floor if held is not None and chain[0] is held else None
@@ -210,7 +210,7 @@ class StreamReader:
         except ObjectNotFoundError:
             raise VersionNotFoundError(f"version {number} is not in the store") from None
         record = records.decode(data, VersionRecord, what=key, limits=self.transfer.limits)
-        _check_ours(record, stream, key, number)
+        check_ours(record, stream, key, number)
         return Committed(record, sha256(data), data)
 
     def _hinted(self, deadline: Deadline) -> int | None:
@@ -237,7 +237,8 @@ class StreamReader:
         return self.transfer.read_small(key, max_bytes=self.transfer.limits.record_bytes, deadline=deadline)
 
 
-def _check_ours(record: VersionRecord | AnchorRecord, stream: StreamRecord, key: str, number: int) -> None:
+def check_ours(record: VersionRecord | AnchorRecord, stream: StreamRecord, key: str, number: int) -> None:
+    """A record must be of this stream and of the version its key says. Raises WrongStreamError, BrokenChainError."""
     if record.stream_id != stream.stream_id:
         raise WrongStreamError(f"{key} belongs to stream {record.stream_id}, not {stream.stream_id}")
     if record.version != number:
@@ -252,8 +253,8 @@ def _own_edge(committed: Committed) -> Edge:
     return Edge("delta", record.version - 1, record.version, sum(part.bytes for part in record.delta.parts))
 
 
-def _check_chain(chain: list[Committed]) -> None:
-    """Each record must follow from the one before. CHN-1 to CHN-4"""
+def check_chain(chain: list[Committed]) -> None:
+    """Each record must follow from the one before. CHN-1 to CHN-4. Raises BrokenChainError."""
     for before, after in itertools.pairwise(chain):
         old, new = before.record, after.record
         what = f"version {new.version}"
@@ -270,8 +271,8 @@ def _check_chain(chain: list[Committed]) -> None:
             raise BrokenChainError(f"{what}: its state digest does not follow from its parent's and its delta's")
 
 
-def _check_anchor(anchor: AnchorRecord, version: Committed) -> None:
-    """An anchor must be of this very version record. ANC-2"""
+def check_anchor(anchor: AnchorRecord, version: Committed) -> None:
+    """An anchor must be of this very version record. ANC-2. Raises BrokenChainError."""
     record = version.record
     if anchor.version_digest != version.digest:
         raise BrokenChainError(f"the anchor of version {record.version} was made of another record")

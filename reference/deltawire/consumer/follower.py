@@ -187,11 +187,17 @@ class Follower:
         )
 
     def follow(
-        self, *, every_version: bool = False, interval: float = 0.2, timeout: float | None = None
+        self,
+        *,
+        until: int | None = None,
+        every_version: bool = False,
+        interval: float = 0.2,
+        timeout: float | None = None,
     ) -> Iterator[Update]:
-        """Yield updates as they come, for ever.
+        """Yield updates as they come, for ever or until a version is held.
 
         Args:
+            until: stop at this version, and never go past it.
             every_version: stop at each version on the way instead of going straight to the newest.
             interval: seconds between looks at the store while there is nothing new.
             timeout: seconds to wait for the next update.
@@ -199,13 +205,13 @@ class Follower:
         Raises:
             DeadlineExceededError: no update came in time.
         """
-        while True:
+        while until is None or self.version is None or self.version < until:
             deadline = Deadline.after(timeout)
-            update = self._next(deadline, every_version=every_version)
+            update = self._next(deadline, until, every_version=every_version)
             while update is None:
                 left = deadline.remaining()
                 time.sleep(interval if left is None else min(interval, left))
-                update = self._next(deadline, every_version=every_version)
+                update = self._next(deadline, until, every_version=every_version)
             yield update
 
     def verify(self) -> str:
@@ -227,12 +233,17 @@ class Follower:
             raise StateMismatchError(f"the target is not version {version}: {digest:016x}, not {held.digest:016x}")
         return f"{digest:016x}"
 
-    def _next(self, deadline: Deadline, *, every_version: bool) -> Update | None:
+    def _next(self, deadline: Deadline, until: int | None, *, every_version: bool) -> Update | None:
         try:
-            if every_version and self.version is not None:
-                newest = self._reader.latest(deadline, known=self.version)
-                return None if newest == self.version else self.poll(to=self.version + 1, timeout=deadline.remaining())
-            return self.poll(timeout=deadline.remaining())
+            target = self._held_here(deadline)
+            held = None if target is None else target.committed.record.version
+            newest = self._reader.latest(deadline, known=held)
+            if newest == held:
+                return None
+            goal = newest if until is None else min(newest, until)
+            if every_version and held is not None:
+                goal = held + 1
+            return self.poll(to=goal, timeout=deadline.remaining())
         except VersionNotFoundError:
             if self.version is None:
                 return None  # the stream is there, its first version not yet
@@ -315,9 +326,10 @@ class Follower:
         for (part, batch), data in zip(batches, self._transfer.ranges(requests, deadline=deadline), strict=True):
             started = clock.add("fetch", started)
             rows = read_batch(data, part, batch, table, limits=self._transfer.limits)
-            changes += [
-                stage_row(row, table.tensors[row.tensor], self._target, totals) for row in rows if row.tensor in wanted
-            ]
+            for row in rows:
+                if row.tensor in wanted:
+                    tensor = table.tensors[row.tensor]
+                    changes.append(stage_row(row, tensor, self._target.bits(tensor), totals))
             started = clock.add("decode", started)
         check_disjoint(changes)
         if self._patterns is None:

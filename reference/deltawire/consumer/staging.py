@@ -17,7 +17,7 @@ from deltawire.format.records import Delta
 from deltawire.format.tensors import Tensor
 from deltawire.kernels.digest import digest_at, digest_range
 from deltawire.parts.rows import Row
-from deltawire.targets.base import Change, Indices, Target, TensorBits
+from deltawire.targets.base import Change, Indices, TensorBits
 
 _MASK = (1 << 64) - 1
 
@@ -57,18 +57,18 @@ class Totals:
     after: int = 0
 
 
-def stage_row(row: Row, tensor: Tensor, target: Target, totals: Totals) -> Change:
-    """Decode one row against the target and verify both of its digests. DIG-4, DIG-5
+def stage_row(row: Row, tensor: Tensor, bits: TensorBits, totals: Totals) -> Change:
+    """Decode one row against the bits held of its tensor and verify both of its digests. DIG-4, DIG-5
 
     Raises:
         WrongBaseError: the old bits are not those the delta was made from.
         StateMismatchError: the new bits are not those the producer meant.
         MalformedRowError: the streams do not decode.
     """
-    base = _BoxBase(target.bits(tensor), tensor, row.box)
+    base = _BoxBase(bits, tensor, row.box)
     patch = codec_of(row.codec).decode(row.streams, tensor.dtype, row.box.elements, row.changed, base)
     where = base.where(patch.positions)
-    old = target.bits(tensor).gather(where).copy()
+    old = patch.old if patch.old is not None else np.array(bits.gather(where))
     if _digest(old, where, tensor) != row.digest_before:
         raise WrongBaseError(f"the bits held of {tensor.name[:80]!r} are not those that the delta was made from")
     if _digest(patch.bits, where, tensor) != row.digest_after:
