@@ -12,7 +12,6 @@ def check_prefix(prefix: str) -> str:
     Raises:
         InvalidArgumentError: it does not end in ``/``.
         InvalidKeyError: what stands before the ``/`` breaks the key grammar.
-
     """
     if prefix:
         if not prefix.endswith("/"):
@@ -26,7 +25,6 @@ def check_range(start: int, length: int) -> None:
 
     Raises:
         InvalidArgumentError: ``start`` or ``length`` is negative.
-
     """
     if start < 0 or length < 0:
         raise InvalidArgumentError(f"a range needs start >= 0 and length >= 0, got {start} and {length}")

@@ -48,7 +48,6 @@ class FsspecStore(Store):
     Raises:
         InvalidArgumentError: fsspec does not know the scheme, or its file system refuses the URL.
         MissingDependencyError: the package behind the scheme is not installed.
-
     """
 
     guarantees = Guarantees(conditional_create=False, compare_and_swap=False)
@@ -117,7 +116,6 @@ class FsspecStore(Store):
 
         Raises:
             StoreUnfitError: ``mode`` is ``ReplaceIf``; a swap that can lose updates is worse than none.
-
         """
         path = self._path(key)
         if isinstance(mode, ReplaceIf):

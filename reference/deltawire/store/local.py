@@ -106,7 +106,6 @@ class LocalStore(Store):
         Raises:
             InvalidKeyError: also where the key continues another key, or another continues it.
             StoreUnfitError: the file system has no hard links or no file locks.
-
         """
         path = self._path(key)
         content = bytes(data)

@@ -47,7 +47,6 @@ class MemoryStore(Store):
 
     Raises:
         InvalidArgumentError: the name breaks the key grammar.
-
     """
 
     guarantees = Guarantees(conditional_create=True, compare_and_swap=True)
@@ -105,9 +104,7 @@ class MemoryStore(Store):
                 if held is not None:
                     raise ObjectExistsError(f"{key} exists")
             elif mode != "overwrite" and (held is None or held.token != mode.token):
-                raise PreconditionFailedError(
-                    f"{key} is {'gone' if held is None else 'not the object expected'}"
-                )
+                raise PreconditionFailedError(f"{key} is {'gone' if held is None else 'not the object expected'}")
             self._bucket.writes += 1
             token = str(self._bucket.writes)
             self._bucket.objects[name] = _Held(content, token, time.time())

@@ -22,7 +22,6 @@ def open_store(url: str | os.PathLike[str]) -> Store:
     Raises:
         InvalidArgumentError: the URL is empty, malformed, chained (``::``) or of an unknown scheme.
         MissingDependencyError: the package for this scheme is not installed.
-
     """
     text = os.fspath(url)
     scheme = _SCHEME.match(text)

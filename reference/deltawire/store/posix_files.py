@@ -65,7 +65,6 @@ def folder_lock(folder: Path) -> Iterator[None]:
     Raises:
         FileNotFoundError: there is no such folder.
         StoreUnavailableError: another holder kept the lock for a minute.
-
     """
     descriptor = _locked(folder)
     try:

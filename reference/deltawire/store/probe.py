@@ -52,9 +52,7 @@ class _Check:
     run: Callable[[Scratch], str]
 
 
-def probe(
-    store: Store, *, writers: int = 16, rounds: int = 3, swaps: int = 5, seconds: float = 60.0
-) -> ProbeReport:
+def probe(store: Store, *, writers: int = 16, rounds: int = 3, swaps: int = 5, seconds: float = 60.0) -> ProbeReport:
     """Try every promise of the store protocol, in a scratch prefix that is deleted afterwards.
 
     ``writers`` threads race for one key ``rounds`` times, and a few of them count to ``swaps`` each in one
@@ -63,7 +61,6 @@ def probe(
     Raises:
         InvalidArgumentError: a number is out of range.
         StoreError: the store cannot be reached or refuses even a plain write; nothing is known about it.
-
     """
     if writers < 2 or rounds < 1 or swaps < 1 or seconds <= 0:
         raise InvalidArgumentError("a probe needs writers >= 2, rounds >= 1, swaps >= 1 and seconds > 0")

@@ -49,9 +49,7 @@ def list_after_write(scratch: Scratch) -> str:
         scratch.store.put(key, b"1", mode="overwrite")
         wanted = sorted([*wanted, key])
         found = [info.key for info in scratch.store.list(f"{scratch.prefix}listed/")]
-        promise(
-            found == wanted, f"after writing {name} the listing shows {len(found)} of {len(wanted)} objects"
-        )
+        promise(found == wanted, f"after writing {name} the listing shows {len(found)} of {len(wanted)} objects")
     gone = wanted.pop(3)
     scratch.store.delete(gone)
     found = [info.key for info in scratch.store.list(f"{scratch.prefix}listed/")]
@@ -66,9 +64,7 @@ def ranges(scratch: Scratch) -> str:
     scratch.store.put_stream(key, [content])
     for start, length in [(0, 1), (0, 4096), (4095, 1), (17, 1000), (4096, 0), (0, 0)]:
         found = scratch.store.get_range(key, start, length)
-        promise(
-            found == content[start : start + length], f"{length} bytes from {start} are not those written"
-        )
+        promise(found == content[start : start + length], f"{length} bytes from {start} are not those written")
     for start, length in [(0, 4097), (4095, 2), (4096, 1), (9999, 1)]:
         try:
             scratch.store.get_range(key, start, length)
@@ -81,25 +77,18 @@ def ranges(scratch: Scratch) -> str:
 def keys(scratch: Scratch) -> str:
     """Check that keys of every allowed character and length are kept apart, upper and lower case included."""
     names = [scratch.longest_key()]
-    names += [
-        scratch.key(name)
-        for name in (_EVERY_CHARACTER, "case", "CASE", "-", "_", "0", "a..b", "deep/er/still")
-    ]
+    names += [scratch.key(name) for name in (_EVERY_CHARACTER, "case", "CASE", "-", "_", "0", "a..b", "deep/er/still")]
     for key in names:
         scratch.store.put(key, key.encode(), mode="overwrite")
     for key in names:
-        promise(
-            scratch.store.get(key, max_bytes=1000).data == key.encode(), f"{key[-40:]} holds another's bytes"
-        )
+        promise(scratch.store.get(key, max_bytes=1000).data == key.encode(), f"{key[-40:]} holds another's bytes")
     return f"{len(names)} keys, the longest of {len(names[0])} bytes"
 
 
 def streams(scratch: Scratch) -> str:
     """Check that a large object is what its chunks were; one whose source fails is never seen."""
     key, empty, failed = scratch.key("streamed"), scratch.key("empty"), scratch.key("failed")
-    promise(
-        scratch.store.put_stream(key, [b"ab", b"", memoryview(b"cd")]) == 4, "the size of a stream is wrong"
-    )
+    promise(scratch.store.put_stream(key, [b"ab", b"", memoryview(b"cd")]) == 4, "the size of a stream is wrong")
     promise(scratch.store.get(key, max_bytes=4).data == b"abcd", "a stream did not read as written")
     promise(scratch.store.put_stream(empty, []) == 0, "the size of an empty stream is wrong")
     promise(scratch.store.get(empty, max_bytes=0).data == b"", "an empty stream did not read as written")

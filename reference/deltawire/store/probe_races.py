@@ -27,9 +27,7 @@ def exclusive_create(scratch: Scratch) -> str:
     _promise_by_binding(scratch.store.guarantees.conditional_create)
     key = scratch.key("taken")
     scratch.store.put(key, b"first", mode="create")
-    promise(
-        _refused(scratch, key, b"second", "create"), "a create replaced an object: conditions are ignored"
-    )
+    promise(_refused(scratch, key, b"second", "create"), "a create replaced an object: conditions are ignored")
     promise(scratch.store.get(key, max_bytes=10).data == b"first", "a refused create changed the object")
     return "refused"
 
@@ -50,9 +48,7 @@ def swap_conditions(scratch: Scratch) -> str:
     key, absent = scratch.key("swapped"), scratch.key("absent")
     first = scratch.store.put(key, b"first", mode="create")
     second = scratch.store.put(key, b"second", mode=ReplaceIf(first))
-    promise(
-        _refused(scratch, key, b"third", ReplaceIf(first)), "a swap with a stale token replaced the object"
-    )
+    promise(_refused(scratch, key, b"third", ReplaceIf(first)), "a swap with a stale token replaced the object")
     promise(_refused(scratch, absent, b"new", ReplaceIf(second)), "a swap on a missing key wrote an object")
     promise(scratch.store.get(key, max_bytes=10).data == b"second", "a refused swap changed the object")
     scratch.store.delete(key)

@@ -44,7 +44,6 @@ class S3Store(Store):
 
     Raises:
         InvalidArgumentError: the URL cannot be used.
-
     """
 
     guarantees = Guarantees(conditional_create=True, compare_and_swap=True)
@@ -69,7 +68,6 @@ class S3Store(Store):
 
         Raises:
             StoreUnfitError: the server ignored the range and sent something else.
-
         """
         check_range(start, length)
         if not length:
@@ -77,9 +75,7 @@ class S3Store(Store):
         name = self._name(key)
         span = f"bytes={start}-{start + length - 1}"
         try:
-            data, answer = self._client.repeat(
-                key, lambda: self._client.read(limit=length, Key=name, Range=span)
-            )
+            data, answer = self._client.repeat(key, lambda: self._client.read(limit=length, Key=name, Range=span))
         except StoreError as error:
             if isinstance(error.__cause__, S3Failure) and error.__cause__.status == 416:
                 raise SizeMismatchError(f"{key} ends before byte {start}") from error
@@ -122,7 +118,6 @@ class S3Store(Store):
 
         Raises:
             StoreUnavailableError: also where the outcome is unknown; the write may still take place later.
-
         """
         name = self._name(key)
         content = bytes(data)

@@ -32,6 +32,8 @@ except ModuleNotFoundError as missing:
 
 ATTEMPTS = 5
 """How often a request is sent before the store counts as unavailable."""
+FIRST_PAUSE_SECONDS = 0.2
+CONDITIONS = frozenset({"IfMatch", "IfNoneMatch"})
 CONNECT_SECONDS = 5.0
 READ_SECONDS = 30.0
 _POOL = 64
@@ -94,7 +96,6 @@ class S3Client:
 
     Raises:
         StoreUnfitError: the installed botocore does not know conditional writes and would silently drop them.
-
     """
 
     def __init__(self, location: S3Location, *, read_seconds: float = READ_SECONDS) -> None:
@@ -120,9 +121,7 @@ class S3Client:
         """
         filesystem = self._connected()
         try:
-            body, answer = sync(
-                filesystem.loop, _read, filesystem, limit, Bucket=self.location.bucket, **arguments
-            )
+            body, answer = sync(filesystem.loop, _read, filesystem, limit, Bucket=self.location.bucket, **arguments)
         except _CLIENT_ERRORS as error:
             raise S3Failure(error) from error
         return body, answer
@@ -132,7 +131,6 @@ class S3Client:
 
         Raises:
             StoreError: the translation of the last failure.
-
         """
         failure: S3Failure | None = None
         for _ in attempts():
@@ -184,7 +182,7 @@ class S3Client:
             raise InvalidArgumentError(f"the S3 settings cannot be used: {error}") from error
         except _CLIENT_ERRORS as error:
             raise S3Failure(error).as_error("the connection", where) from error
-        if not {"IfMatch", "IfNoneMatch"} <= set(members):
+        if not set(members) >= CONDITIONS:
             # s3fs drops arguments that botocore does not know, which would make every write unconditional
             raise StoreUnfitError("the installed botocore knows no conditional writes; upgrade s3fs")
         return filesystem
@@ -194,7 +192,7 @@ def attempts() -> Iterator[int]:
     """Count the attempts at one request, with growing pauses between them."""
     for attempt in range(ATTEMPTS):
         if attempt:
-            time.sleep(0.1 * 2**attempt * random.uniform(0.5, 1.0))  # noqa: S311 - spreads load, guards nothing
+            time.sleep(FIRST_PAUSE_SECONDS * 2 ** (attempt - 1) * random.uniform(0.5, 1.0))  # noqa: S311 - spreads load, guards nothing
         yield attempt
 
 

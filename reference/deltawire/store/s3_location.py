@@ -42,7 +42,6 @@ def s3_location(url: str) -> S3Location:
 
     Raises:
         InvalidArgumentError: the URL has no usable bucket or prefix, an unknown option, or credentials in it.
-
     """
     parts = urlsplit(url)
     if "@" in parts.netloc:
@@ -75,9 +74,7 @@ def _options(query: str) -> dict[str, str]:
     options: dict[str, str] = {}
     for name, value in parse_qsl(query, keep_blank_values=True):
         if name not in _OPTIONS or name in options:
-            raise InvalidArgumentError(
-                f"{name[:40]!r} in an S3 URL; it takes {', '.join(_OPTIONS)}, once each"
-            )
+            raise InvalidArgumentError(f"{name[:40]!r} in an S3 URL; it takes {', '.join(_OPTIONS)}, once each")
         options[name] = value
     return options
 

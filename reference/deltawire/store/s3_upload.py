@@ -63,9 +63,7 @@ class S3Upload:
         """Make the object visible, whole. Raises StoreError."""
         if self._upload_id is None:
             body = bytes(self._buffer)
-            self._client.repeat(
-                self._name, lambda: self._client.call("put_object", Key=self._name, Body=body)
-            )
+            self._client.repeat(self._name, lambda: self._client.call("put_object", Key=self._name, Body=body))
         else:
             self._send_part()
             self._complete([sent.result() for sent in self._sent])
@@ -87,9 +85,7 @@ class S3Upload:
     def _put_part(self, number: int, upload_id: str, body: bytes) -> dict[str, Any]:
         answer = self._client.repeat(
             self._name,
-            lambda: self._client.call(
-                "upload_part", Key=self._name, UploadId=upload_id, PartNumber=number, Body=body
-            ),
+            lambda: self._client.call("upload_part", Key=self._name, UploadId=upload_id, PartNumber=number, Body=body),
         )
         return {"PartNumber": number, "ETag": answer["ETag"]}
 
