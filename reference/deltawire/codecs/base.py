@@ -35,6 +35,8 @@ class Patch:
     """Covered positions within the box; None if that is every one."""
     bits: Bits
     """New bit patterns, one for each covered position."""
+    old: Bits | None = None
+    """The old ones, where the codec had to read them anyway."""
 
 
 class Codec(ABC):

@@ -45,10 +45,11 @@ class GapCodec(Codec):
         if len(signs) != (changed + 7) // 8 or (changed % 8 and signs[-1] >> (changed % 8)):
             raise MalformedRowError(f"gap: signs are not {changed:,} bits and zero padding")  # VAL-1
         planes = join(streams, plane_names("diff", dtype), changed, self.name)
-        bits = decode_differences(base.gather(positions), signs, planes, dtype)
+        old = base.gather(positions)
+        bits = decode_differences(old, signs, planes, dtype)
         if bits is None:
             raise MalformedRowError("gap: a difference is out of range")  # VAL-3
-        return Patch(positions, bits)
+        return Patch(positions, bits, old)
 
 
 class GapSetCodec(Codec):

@@ -45,20 +45,20 @@ def _encode(old, new, positions, top, is_float, signs, planes):  # type: ignore[
 @njit(nogil=True, cache=True)
 def _decode(old, top, is_float, signs, planes, out):  # type: ignore[no-untyped-def]
     mask = top | (top - _1)
+    width = planes.shape[0]
+    valid = True
     for k in range(old.size):
-        magnitude = _0
-        for plane in range(planes.shape[0]):
+        magnitude = np.uint64(planes[0, k])
+        for plane in range(1, width):
             magnitude |= np.uint64(planes[plane, k]) << (_8 * np.uint64(plane))
-        negative = (signs[k >> 3] >> (k & 7)) & 1
+        negative = np.uint64((signs[k >> 3] >> np.uint8(k & 7)) & 1)
         # magnitude - 1 reaches 2^(bits - 1) - 1, and that only downwards: one code for each difference. VAL-3
-        if magnitude >= top or (magnitude == top - _1 and not negative):
-            return False
-        difference = magnitude + _1
-        if negative:
-            difference = (_0 - difference) & mask
+        valid &= magnitude + (_1 - negative) < top
+        sign = _0 - negative
+        difference = ((magnitude + _1) ^ sign) - sign
         after = (_ordered(np.uint64(old[k]), top, is_float) + difference) & mask
         out[k] = _ordered(after, top, is_float)
-    return True
+    return valid
 
 
 def encode_differences(

@@ -11,6 +11,7 @@ import numpy.typing as npt
 from deltawire.errors import TargetMismatchError
 from deltawire.format.dtypes import Bits, Dtype
 from deltawire.format.tensors import Tensor, TensorTable
+from deltawire.kernels.access import put, take
 from deltawire.targets.base import Change, Held, Indices, Target, TensorBits, apply_in_memory
 
 Array = npt.NDArray[np.generic]
@@ -33,10 +34,13 @@ class NumpyBits(TensorBits):
         self.flat = flat
 
     def gather(self, where: Indices | slice) -> Bits:
-        return self.flat[where]
+        return self.flat[where] if isinstance(where, slice) else take(self.flat, where)
 
     def scatter(self, where: Indices | slice, bits: Bits) -> None:
-        self.flat[where] = bits
+        if isinstance(where, slice):
+            self.flat[where] = bits
+        else:
+            put(self.flat, where, bits)
 
 
 class ArraysTarget(Target):
