@@ -19,6 +19,10 @@ class Deadline:
         """Deadline ``seconds`` from now."""
         return cls(None if seconds is None else time.monotonic() + seconds)
 
+    def left(self) -> float | None:
+        """Seconds left, none below zero."""
+        return None if self.at is None else max(self.at - time.monotonic(), 0.0)
+
     def remaining(self) -> float | None:
         """Seconds left.
 

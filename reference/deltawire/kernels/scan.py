@@ -52,5 +52,21 @@ def changed_positions(old: Bits, new: Bits, scratch: npt.NDArray[np.uint32]) -> 
     return scratch[:count]
 
 
+@njit(nogil=True, cache=True)
+def _pick(old, new, positions, out):  # type: ignore[no-untyped-def]
+    same = 0
+    for k in range(positions.size):
+        at = positions[k]
+        bits = new[at]
+        same += bits == old[at]
+        out[at] = bits
+    return same == 0
+
+
+def pick(old: Bits, new: Bits, positions: npt.NDArray[np.uint32], out: Bits) -> bool:
+    """Copy ``new`` at ``positions`` into ``out``, reading each element once; whether every one differs from ``old``."""
+    return bool(_pick(old, new, positions, out))
+
+
 def _words(array: Bits) -> npt.NDArray[np.uint64] | None:
     return array.view(np.uint64) if array.ctypes.data % 8 == 0 else None

@@ -48,8 +48,8 @@ class BackgroundTask:
         """Whether work is going on."""
         return self._thread is not None and self._thread.is_alive()
 
-    def start(self, work: Callable[[], None]) -> None:
-        """Begin a piece of work; the one before must have ended."""
+    def start(self, work: Callable[[], None]) -> bool:
+        """Begin a piece of work; the one before must have ended. Whether there was a thread for it."""
         self.error = None
 
         def run() -> None:
@@ -59,7 +59,12 @@ class BackgroundTask:
                 self.error = error
 
         self._thread = threading.Thread(target=run, name="deltawire-anchor", daemon=True)
-        self._thread.start()
+        try:
+            self._thread.start()
+        except RuntimeError as error:  # the system has no more threads
+            self._thread, self.error = None, error
+            return False
+        return True
 
     def wait(self, timeout: float | None) -> bool:
         """Wait for the work to end; whether it did."""

@@ -11,7 +11,7 @@ import numpy as np
 from deltawire.errors import SourceChangedError
 from deltawire.format.dtypes import Bits
 from deltawire.format.tensors import Tensor, TensorTable
-from deltawire.kernels.digest import digest_changes, digest_range
+from deltawire.kernels.digest import digest_at, digest_range
 from deltawire.kernels.scan import changed_positions
 from deltawire.producer.encoding import BOX_ELEMENTS
 
@@ -73,16 +73,18 @@ class BaseState:
         with self._lock:
             kept = self._freeze is not None and tensor.ordinal in self._freeze.waiting
             for start in range(0, tensor.elements, BOX_ELEMENTS):
-                old_run, new_run = own[start : start + BOX_ELEMENTS], new[start : start + BOX_ELEMENTS]
-                positions = changed_positions(old_run, new_run, scratch)
+                run, new_run = own[start : start + BOX_ELEMENTS], new[start : start + BOX_ELEMENTS]
+                positions = changed_positions(run, new_run, scratch)
                 if not len(positions):
                     continue
-                shares = digest_changes(old_run, new_run, positions, seed, np.uint64(start))
-                was, became = was + int(shares[0]), became + int(shares[1])
+                old, first = run[positions], np.uint64(start)
                 if kept and self._freeze is not None:
-                    indices = positions.astype(np.uint64) + np.uint64(start)
-                    self._freeze.undo.setdefault(tensor.ordinal, []).append((indices, old_run[positions]))
-                old_run[positions] = new_run[positions]
+                    indices = positions.astype(np.uint64) + first
+                    self._freeze.undo.setdefault(tensor.ordinal, []).append((indices, old))
+                run[positions] = new_run[positions]
+                # Of what was written, not of the source: that may change under us.
+                was += int(digest_at(old, positions, seed, first))
+                became += int(digest_at(run[positions], positions, seed, first))
         self.digests[tensor.ordinal] = (self.digests[tensor.ordinal] + became - was) & _MASK
         if (became - was) & _MASK != (after - before) & _MASK:
             raise SourceChangedError(f"{tensor.name!r} was changed while it was being published")

@@ -34,20 +34,22 @@ def create_record(
 
     Raises:
         OutcomeUnknownError: the store neither confirmed nor denied it.
-        StoreError: the store refused the write itself.
+        StoreError: the store refused the write itself, at the first attempt, so that nothing was written.
     """
     failure: StoreError | None = None
+    arrived = False  # or may have
     for pause in (*_PAUSES, None):
         try:
             store.put(key, data, mode="create")
+            arrived = True
             if store.guarantees.conditional_create:
                 return Outcome.OURS
         except ObjectExistsError:
-            pass
+            arrived = True  # the binding may have sent it twice
         except StoreError as error:
-            if not error.retryable:
+            if not error.retryable and not arrived:
                 raise
-            failure = error
+            failure, arrived = error, True
         try:
             return Outcome.OURS if _read_back(store, key, len(data)) == data else Outcome.LOST
         except ObjectNotFoundError:

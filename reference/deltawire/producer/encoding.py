@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import threading
+from collections import deque
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,11 +14,12 @@ import pyarrow as pa
 
 from deltawire.codecs.base import Codec, Positions, Stream
 from deltawire.codecs.registry import CODECS
+from deltawire.errors import SourceChangedError
 from deltawire.format.boxes import Box, flat_range, split
 from deltawire.format.dtypes import Bits
 from deltawire.format.tensors import Tensor
 from deltawire.kernels.digest import digest_changes, digest_range
-from deltawire.kernels.scan import changed_positions
+from deltawire.kernels.scan import changed_positions, pick
 from deltawire.parts.rows import Row
 
 BOX_ELEMENTS = 1 << 22
@@ -35,7 +37,9 @@ class Encoder:
     absolute: bool = False
     """Use only codecs that need no base (feature ``absolute``)."""
 
-    def rows(self, tensor: Tensor, old: Bits, new: Bits, scratch: npt.NDArray[np.uint32]) -> Iterator[Row]:
+    def rows(
+        self, tensor: Tensor, old: Bits, new: Bits, scratch: npt.NDArray[np.uint32], private: npt.NDArray[np.uint64]
+    ) -> Iterator[Row]:
         """Rows of one tensor: none for boxes in which nothing changed (DLT-2).
 
         Args:
@@ -43,6 +47,10 @@ class Encoder:
             old: flat bits of the base.
             new: flat bits to publish.
             scratch: room for ``BOX_ELEMENTS`` positions.
+            private: room for ``BOX_ELEMENTS`` elements of any dtype.
+
+        Raises:
+            SourceChangedError: ``new`` is not what it was a moment ago.
         """
         for box in split(tensor.storage_shape, BOX_ELEMENTS):
             place = flat_range(box, tensor.storage_shape)
@@ -50,6 +58,15 @@ class Encoder:
             start, length = place
             before, after = old[start : start + length], new[start : start + length]
             positions = changed_positions(before, after, scratch)
+            if not len(positions):
+                continue
+            # From here on only a copy is read: if the source changed between two looks at it, the streams would not be
+            # what their digest says, and the version would be lost to every consumer.
+            if len(positions) < DENSE_FRACTION * length:
+                after = _picked(before, after, positions, private)
+            else:
+                after = after.copy()
+                positions = changed_positions(before, after, scratch)
             if len(positions):
                 yield self._row(tensor, box, start, before, after, positions)
 
@@ -80,6 +97,14 @@ class Encoder:
         return (dense, every) if _compressed(every) < _compressed(streams) else (sparse, streams)
 
 
+def _picked(old: Bits, new: Bits, positions: Positions, private: npt.NDArray[np.uint64]) -> Bits:
+    """A box that holds the new bits at ``positions``, and nothing meaningful elsewhere."""
+    picked = private.view(new.dtype)[: new.size]
+    if not pick(old, new, positions, picked):
+        raise SourceChangedError("the state was changed while it was being published")
+    return picked
+
+
 def _compressed(streams: dict[str, Stream]) -> int:
     return sum(_ALL.compress(stream, asbytes=True).__len__() for stream in streams.values())
 
@@ -103,18 +128,22 @@ class EncodingPool:
         """Rows of each tensor; at most a few tensors are ahead of what was taken."""
 
         def one(tensor: Tensor) -> list[Row]:
-            return list(self._encoder.rows(tensor, old(tensor), new(tensor), self._scratch()))
+            return list(self._encoder.rows(tensor, old(tensor), new(tensor), *self._room()))
 
-        pending = []
-        for tensor in tensors:
-            pending.append(self._pool.submit(one, tensor))
-            if len(pending) > self._workers + 1:
-                yield pending.pop(0).result()
-        for future in pending:
-            yield future.result()
+        pending: deque[Future[list[Row]]] = deque()
+        try:
+            for tensor in tensors:
+                pending.append(self._pool.submit(one, tensor))
+                if len(pending) > self._workers + 1:
+                    yield pending.popleft().result()
+            while pending:
+                yield pending.popleft().result()
+        finally:
+            for future in pending:
+                future.cancel()
 
-    def _scratch(self) -> npt.NDArray[np.uint32]:
-        scratch: npt.NDArray[np.uint32] | None = getattr(self._local, "scratch", None)
-        if scratch is None:
-            scratch = self._local.scratch = np.empty(BOX_ELEMENTS, np.uint32)
-        return scratch
+    def _room(self) -> tuple[npt.NDArray[np.uint32], npt.NDArray[np.uint64]]:
+        room: tuple[npt.NDArray[np.uint32], npt.NDArray[np.uint64]] | None = getattr(self._local, "room", None)
+        if room is None:
+            room = self._local.room = np.empty(BOX_ELEMENTS, np.uint32), np.empty(BOX_ELEMENTS, np.uint64)
+        return room

@@ -6,7 +6,7 @@ from contextlib import suppress
 
 import msgspec
 
-from deltawire.errors import DeltawireError, StoreError
+from deltawire.errors import DeltawireError
 from deltawire.format import keys, strict_json
 from deltawire.format.records import HeadRecord
 from deltawire.limits import Limits
@@ -19,5 +19,5 @@ def write_head(store: Store, head: HeadRecord, *, limits: Limits) -> None:
     with suppress(DeltawireError):
         data = store.get(keys.HEAD, max_bytes=limits.record_bytes).data
         members = strict_json.merge(strict_json.parse(data, what=keys.HEAD, limits=limits), members)
-    with suppress(StoreError):
+    with suppress(DeltawireError):
         store.put(keys.HEAD, msgspec.json.encode(members), mode="overwrite")

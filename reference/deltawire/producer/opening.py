@@ -35,10 +35,10 @@ class Line:
     """Its auxiliary files."""
     anchor: int | None = None
     """Newest version known to have a snapshot."""
-    versions_since: int = 0
-    """Deltas since then."""
-    bytes_since: int = 0
-    """Their size."""
+    delta_bytes: int = 0
+    """Size of all deltas written or replayed here."""
+    anchor_bytes: int = 0
+    """``delta_bytes`` when the anchor's version was committed."""
 
 
 def envelope(
@@ -79,7 +79,9 @@ def open_line(
         try:
             stream = reader.stream(deadline)
         except StreamNotFoundError:
-            _create_stream(store, absolute=absolute, single_writer=single_writer, deadline=deadline)
+            # Whoever loses this race reads the winner's record and goes on with it. OPN-2
+            data = _stream_record(absolute=absolute, single_writer=single_writer)
+            transfer.call(deadline, lambda: create_record(store, keys.STREAM, data, deadline=deadline))
             stream = reader.stream(deadline)
         _check_stream(stream, absolute=absolute, arbitrates=arbitrates)
         try:
@@ -91,13 +93,12 @@ def open_line(
         transfer.close()
 
 
-def _create_stream(store: Store, *, absolute: bool, single_writer: bool, deadline: Deadline) -> None:
+def _stream_record(*, absolute: bool, single_writer: bool) -> bytes:
     record = StreamRecord(
         **envelope(str(uuid.uuid4()), "stream", epoch=0, writer_features=("absolute",) if absolute else ()),
         writers="single" if single_writer else "many",
     )
-    # Whoever loses this race reads the winner's record and goes on with it. OPN-2
-    create_record(store, keys.STREAM, records.encode(record), deadline=deadline)
+    return records.encode(record)
 
 
 def _check_stream(stream: StreamRecord, *, absolute: bool, arbitrates: bool) -> None:
@@ -129,6 +130,5 @@ def _resume(
         base=base,
         files=files,
         anchor=update.version - deltas,
-        versions_since=deltas,
-        bytes_since=update.bytes_fetched - (held.table.state_bytes if deltas < len(update.steps) else 0),
+        delta_bytes=update.bytes_fetched - (held.table.state_bytes if deltas < len(update.steps) else 0),
     )

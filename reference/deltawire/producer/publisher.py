@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
@@ -15,11 +16,13 @@ import msgspec
 from deltawire.deadline import Deadline
 from deltawire.errors import (
     ConflictError,
+    DeadlineExceededError,
     DeltawireError,
     FencedError,
     InvalidArgumentError,
     OutcomeUnknownError,
     SourceChangedError,
+    StoreError,
 )
 from deltawire.format import keys, records
 from deltawire.format.records import (
@@ -163,8 +166,9 @@ class Publisher:
 
     def close(self, *, timeout: float | None = 600.0) -> None:
         """Let an anchor that is being written finish, and release the threads."""
+        deadline = Deadline.after(timeout)
         self._background.wait(timeout)
-        self._uploads.close()
+        self._uploads.close(deadline.left())
         self._encoding.close()
 
     @property
@@ -212,11 +216,12 @@ class Publisher:
         Raises:
             ConflictError, FencedError: another writer has the line; this publisher is done for good.
             OutcomeUnknownError: it may or may not be committed; open the stream again to see.
-            SourceChangedError: it is committed, but the state changed meanwhile; open the stream again to go on.
+            SourceChangedError: the state changed meanwhile, and a mix of old and new may be committed; open the
+                stream again to go on.
             InvalidStateError, StoreError, DeadlineExceededError: nothing was committed; try again.
         """
         if self._stopped is not None:
-            raise self._stopped
+            raise type(self._stopped)(str(self._stopped))
         deadline = Deadline.after(timeout)
         started = time.perf_counter()
         source = open_source(state, dtypes=dtypes or {}, limits=self._limits)
@@ -229,7 +234,7 @@ class Publisher:
                 return self._publish_delta(source, self._line.base, kept, metadata, deadline, started)
             return self._publish_snapshot(source, table, kept, metadata, deadline, started)
         except (ConflictError, FencedError, OutcomeUnknownError, SourceChangedError) as error:
-            self._stopped = error
+            self._stopped = type(error)(str(error))  # not the error itself: its traceback holds the state
             raise
         finally:
             self._uploads.abandon()
@@ -281,6 +286,7 @@ class Publisher:
         parts = writer.finish()
         encoded = time.perf_counter() - started - self._uploads.waited
         self._uploads.finish(deadline)
+        uploaded = self._uploads.waited
         record = VersionRecord(
             **head,
             version=version,
@@ -303,9 +309,8 @@ class Publisher:
             base.advance(tensor, source.bits(tensor.name), before=sums.before, after=sums.after)
         advanced = time.perf_counter() - advancing
         data_bytes = sum(part.bytes for part in parts)
-        self._line.versions_since += 1
-        self._line.bytes_since += data_bytes
-        self._end(committed, files)
+        self._line.delta_bytes += data_bytes
+        self._end(committed, files, deadline)
         return Published(
             version=version,
             record=record,
@@ -318,7 +323,7 @@ class Publisher:
             state_bytes=base.table.state_bytes,
             timings=PublishTimings(
                 encode_seconds=encoded,
-                upload_seconds=self._uploads.waited,
+                upload_seconds=uploaded,
                 commit_seconds=commit_seconds,
                 advance_seconds=advanced,
                 total_seconds=time.perf_counter() - started,
@@ -335,13 +340,14 @@ class Publisher:
         started: float,
     ) -> Published:
         version, head = self._begin(metadata)
-        self._background.wait(None)  # an anchor of the old base is still reading it
+        if not self._background.wait(deadline.remaining()):  # an anchor of the old base is still reading it
+            raise DeadlineExceededError("an anchor was still being written at the deadline")
         self._line.base = None  # from here on there is one copy of the model again, and it is the new one
         base = BaseState(table, [source.bits(tensor.name).copy() for tensor in table.tensors])
         encoded = time.perf_counter() - started
         self._uploads.put_once(table.descriptor.key, table.data, deadline)
-        snapshot = self._write_snapshot(base, keys.data_prefix(version, head["commit_id"]), files)
-        deadline.remaining()
+        prefix = keys.data_prefix(version, head["commit_id"])
+        snapshot = self._uploads.run(lambda: self._write_snapshot(base, prefix, files), deadline)
         record = VersionRecord(
             **head,
             version=version,
@@ -354,8 +360,8 @@ class Publisher:
         uploaded = time.perf_counter() - started - encoded
         committed, commit_seconds = self._commit(record, deadline)
         self._line.base = base
-        self._line.anchor, self._line.versions_since, self._line.bytes_since = version, 0, 0
-        self._end(committed, files)
+        self._line.anchor, self._line.anchor_bytes = version, self._line.delta_bytes
+        self._end(committed, files, deadline)
         return Published(
             version=version,
             record=record,
@@ -403,13 +409,22 @@ class Publisher:
         data = records.encode(record)
         self._limits.check("record_bytes", len(data), "size of the version record")
         key = keys.version_key(record.version)
-        if create_record(self._store, key, data, deadline=deadline) is Outcome.LOST:
-            raise self._overtaken(record, key)
+        deadline.remaining()
+        # Until the line stands at the new version, whatever interrupts us leaves that unfinished. CMT-9
+        self._stopped = OutcomeUnknownError(f"the commit of version {record.version} was interrupted")
+        try:
+            outcome = self._uploads.commit(lambda: create_record(self._store, key, data, deadline=deadline), deadline)
+        except (StoreError, DeadlineExceededError):
+            self._stopped = None  # nothing was committed
+            raise
+        if outcome is Outcome.LOST:
+            raise self._overtaken(record, key, deadline)
         return Committed(record, sha256(data), data), time.perf_counter() - started
 
-    def _overtaken(self, record: VersionRecord, key: str) -> ConflictError | FencedError:
+    def _overtaken(self, record: VersionRecord, key: str, deadline: Deadline) -> ConflictError | FencedError:
+        limit = self._limits.record_bytes
         try:
-            stored = self._store.get(key, max_bytes=self._limits.record_bytes).data
+            stored = self._uploads.run(lambda: self._store.get(key, max_bytes=limit).data, deadline)
             other = records.decode(stored, VersionRecord, what=key, limits=self._limits)
         except DeltawireError as error:
             return ConflictError(f"version {record.version} was committed by another writer ({error})")
@@ -418,11 +433,15 @@ class Publisher:
             return FencedError(f"version {record.version} was committed in epoch {other.epoch} by {who}")  # CMT-8
         return ConflictError(f"version {record.version} was committed by another writer: {who}")
 
-    def _end(self, committed: Committed, files: dict[str, bytes]) -> None:
+    def _end(self, committed: Committed, files: dict[str, bytes], deadline: Deadline) -> None:
         """What follows a commit and may fail without harm: the hint, and an anchor in the background."""
         self._line.parent, self._line.files = committed, files
+        self._stopped = None
         self._start_anchor(committed)
-        write_head(self._store, self._head(committed), limits=self._limits)
+        head = self._head(committed)
+        # The version is committed, so that no failure of the hint may be seen. HED-3
+        with suppress(Exception):
+            self._uploads.run(lambda: write_head(self._store, head, limits=self._limits), deadline)
 
     def _head(self, committed: Committed) -> HeadRecord:
         record = committed.record
@@ -430,25 +449,28 @@ class Publisher:
         return HeadRecord(**head, version=record.version, anchor=self._line.anchor)
 
     def _start_anchor(self, committed: Committed) -> None:
-        line = self._line
-        due = line.base is not None and self._anchors.due(
-            versions=line.versions_since, delta_bytes=line.bytes_since, state_bytes=line.base.table.state_bytes
-        )
-        if not due or self._background.busy or line.base is None:
+        line, base = self._line, self._line.base
+        if base is None or line.anchor is None or self._background.busy:
             return
-        base, freeze, files = line.base, line.base.freeze(), dict(line.files)
-        versions, size = line.versions_since, line.bytes_since
+        version, written = committed.record.version, line.delta_bytes
+        if not self._anchors.due(
+            versions=version - line.anchor,
+            delta_bytes=written - line.anchor_bytes,
+            state_bytes=base.table.state_bytes,
+        ):
+            return
+        freeze, files = base.freeze(), dict(line.files)
 
         def work() -> None:
             try:
                 self._write_anchor(committed, base, freeze, files)
             finally:
                 base.release()
-            line.anchor = committed.record.version
-            line.versions_since -= versions
-            line.bytes_since -= size
+            # Assigned, never added to: the publisher's own thread reads them meanwhile.
+            line.anchor, line.anchor_bytes = version, written
 
-        self._background.start(work)
+        if not self._background.start(work):
+            base.release()
 
     def _write_anchor(self, committed: Committed, base: BaseState, freeze: Freeze, files: dict[str, bytes]) -> None:
         version = committed.record.version

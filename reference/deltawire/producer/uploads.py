@@ -1,19 +1,24 @@
-"""Storing parts while the next ones are being made."""
+"""Writing to the store beside the caller's own work, with a deadline on every wait."""
 
 from __future__ import annotations
 
 import time
 from collections import deque
+from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from concurrent.futures import TimeoutError as FutureTimeoutError
+from concurrent.futures import wait as wait_for
 from contextlib import suppress
+from typing import Any, TypeVar
 
 import pyarrow as pa
 
 from deltawire.deadline import Deadline
-from deltawire.errors import DeadlineExceededError, ObjectExistsError
+from deltawire.errors import DeadlineExceededError, ObjectExistsError, OutcomeUnknownError
 from deltawire.format.records import Part
 from deltawire.store.base import Store
+
+T = TypeVar("T")
 
 
 class Uploads:
@@ -24,18 +29,21 @@ class Uploads:
         self._pool = ThreadPoolExecutor(workers, thread_name_prefix="deltawire-upload")
         self._workers = workers
         self._pending: deque[Future[object]] = deque()
+        self._running: set[Future[Any]] = set()
         self.waited = 0.0
         """Seconds the caller has waited for the store."""
 
-    def close(self) -> None:
-        """Release the threads."""
-        self._pool.shutdown(wait=True, cancel_futures=True)
+    def close(self, timeout: float | None = None) -> None:
+        """Wait for requests under way, ``timeout`` seconds at most, and release the threads."""
+        self._pool.shutdown(wait=False, cancel_futures=True)
+        wait_for(list(self._running), timeout)
 
     def put_part(self, part: Part, data: pa.Buffer, deadline: Deadline) -> None:
         """Begin to store a part; waits while as many as there are workers are under way."""
         while len(self._pending) >= self._workers:
             self._wait(self._pending.popleft(), deadline)
-        self._pending.append(self._pool.submit(self._store.put_stream, part.key, [memoryview(data).cast("B")]))
+        chunks = [memoryview(data).cast("B")]
+        self._pending.append(self._submit(lambda: self._store.put_stream(part.key, chunks)))
 
     def put_once(self, key: str, data: bytes, deadline: Deadline) -> None:
         """Store a content-addressed object; one that is there already holds the same bytes (KEY-3)."""
@@ -44,7 +52,30 @@ class Uploads:
             with suppress(ObjectExistsError):
                 self._store.put(key, data, mode="create")
 
-        self._wait(self._pool.submit(put), deadline)
+        self.run(put, deadline)
+
+    def run(self, work: Callable[[], T], deadline: Deadline) -> T:
+        """Do one piece of work on the store, but wait for it no longer than the deadline allows.
+
+        Raises:
+            DeadlineExceededError: it was not done in time; it may go on in its thread.
+        """
+        return self._wait(self._submit(work), deadline)
+
+    def commit(self, work: Callable[[], T], deadline: Deadline) -> T:
+        """The same for work that must not be left behind unnoticed.
+
+        Raises:
+            DeadlineExceededError: it was not begun in time, and will not be.
+            OutcomeUnknownError: it was begun, but not done in time.
+        """
+        future = self._submit(work)
+        try:
+            return self._wait(future, deadline)
+        except DeadlineExceededError as error:
+            if future.cancelled():
+                raise
+            raise OutcomeUnknownError("the store did not answer to the commit before the deadline") from error
 
     def finish(self, deadline: Deadline) -> None:
         """Wait until everything is stored."""
@@ -56,11 +87,20 @@ class Uploads:
         while self._pending:
             self._pending.popleft().cancel()
 
-    def _wait(self, future: Future[object], deadline: Deadline) -> None:
+    def _submit(self, work: Callable[[], T]) -> Future[T]:
+        future = self._pool.submit(work)
+        self._running.add(future)
+        future.add_done_callback(self._running.discard)
+        return future
+
+    def _wait(self, future: Future[T], deadline: Deadline) -> T:
         started = time.perf_counter()
         try:
-            future.result(deadline.remaining())
-        except FutureTimeoutError:
-            raise DeadlineExceededError("the store did not take the parts before the deadline") from None
+            return future.result(deadline.remaining())
+        except (FutureTimeoutError, DeadlineExceededError):
+            future.cancel()
+            if future.done() and not future.cancelled():
+                return future.result()  # it ended just now, or the timeout is the store's own
+            raise DeadlineExceededError("the store was not done with a write before the deadline") from None
         finally:
             self.waited += time.perf_counter() - started
