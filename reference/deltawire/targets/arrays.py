@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import tempfile
 from collections.abc import Mapping, Sequence
 
@@ -12,7 +13,7 @@ from deltawire.errors import TargetMismatchError
 from deltawire.format.dtypes import Bits, Dtype
 from deltawire.format.tensors import Tensor, TensorTable
 from deltawire.kernels.access import put, take
-from deltawire.targets.base import Change, Held, Indices, Target, TensorBits, apply_in_memory
+from deltawire.targets.base import Change, Held, Indices, Target, TensorBits, apply_in_memory, exchange_in_memory
 
 Array = npt.NDArray[np.generic]
 
@@ -73,19 +74,23 @@ class ArraysTarget(Target):
     def begin_snapshot(self, table: TensorTable, selected: Sequence[Tensor]) -> None:
         self._selected = tuple(selected)
         if self._given is not None:
-            _check_given(self._given, selected)
+            _check_given(self._given, table, selected)
         make = _in_memory if self._given is None and self._held is None else spooled
         self._incoming = {tensor.name: NumpyBits(make(tensor)) for tensor in selected}
 
     def end_snapshot(self, held: Held) -> None:
         incoming = self._incoming
         assert incoming is not None  # noqa: S101 - begin_snapshot came first
+        self._incoming = None
+        bits = incoming
         if self._given is not None or self._held is not None:
-            for tensor in self._selected:
-                own = self._own(tensor)
-                own[:] = incoming[tensor.name].flat
-                incoming[tensor.name] = NumpyBits(own)
-        self._bits, self._incoming = incoming, None
+            bits = {tensor.name: NumpyBits(self._own(tensor)) for tensor in self._selected}
+            before, self._held = self._held, None  # nothing complete is there for the moment
+            states = ((own, incoming[name].flat) for name, own in bits.items())
+            if failure := exchange_in_memory(states, keep=before is not None):
+                self._held = before
+                raise failure
+        self._bits = bits
         self._arrays = {tensor.name: self._shaped(tensor) for tensor in self._selected}
         self._arrays |= {
             alias: self._arrays[name] for alias, name in held.table.aliases.items() if name in self._arrays
@@ -96,8 +101,11 @@ class ArraysTarget(Target):
         self._incoming = None
 
     def apply(self, changes: Sequence[Change], held: Held) -> None:
-        apply_in_memory(self, changes)
-        self._held = held
+        before, self._held = self._held, None  # nothing complete is there for the moment
+        failure = apply_in_memory(self, changes)
+        self._held = before if failure else held
+        if failure:
+            raise failure
 
     def _own(self, tensor: Tensor) -> Bits:
         """The place in memory for a tensor: the caller's, ours if it still fits, or a new one."""
@@ -115,7 +123,10 @@ class ArraysTarget(Target):
         return flat.reshape(tensor.storage_shape)
 
 
-def _check_given(arrays: Mapping[str, Array], selected: Sequence[Tensor]) -> None:
+def _check_given(arrays: Mapping[str, Array], table: TensorTable, selected: Sequence[Tensor]) -> None:
+    for alias, name in table.aliases.items():
+        if alias in arrays and name in arrays and not np.shares_memory(arrays[alias], arrays[name]):
+            raise TargetMismatchError(f"{[name, alias]} are one tensor in the stream, but not in the target")
     for tensor in selected:
         array = arrays.get(tensor.name)
         if array is None:
@@ -138,5 +149,5 @@ def spooled(tensor: Tensor) -> Bits:
     if tensor.bytes == 0:
         return _in_memory(tensor)
     with tempfile.TemporaryFile() as spool:  # the mapping outlives the file's name and handle
-        spool.truncate(tensor.bytes)
+        os.posix_fallocate(spool.fileno(), 0, tensor.bytes)  # a full disk is an error here, and a crash on access
         return np.memmap(spool, tensor.dtype.storage, "r+", shape=(tensor.elements,))

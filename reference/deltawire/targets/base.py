@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -27,6 +27,9 @@ class TensorBits(ABC):
     @abstractmethod
     def scatter(self, where: Indices | slice, bits: Bits) -> None:
         """Overwrite elements."""
+
+
+_RUN = 1 << 22
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +82,7 @@ class Target(ABC):
 
     @abstractmethod
     def end_snapshot(self, held: Held) -> None:
-        """The state written since ``begin_snapshot`` is verified: show it."""
+        """The state written since ``begin_snapshot`` is verified: show it; fails as ``apply`` does."""
 
     @abstractmethod
     def abort_snapshot(self) -> None:
@@ -93,14 +96,46 @@ class Target(ABC):
         """Release files and locks."""
 
 
-def apply_in_memory(target: Target, changes: Sequence[Change]) -> None:
-    """Write changes, and undo them if writing stops half-way, whatever stopped it. APL-4"""
+def apply_in_memory(target: Target, changes: Sequence[Change]) -> BaseException | None:
+    """Write changes; if writing stops half-way, whatever stopped it, undo them and return what it was. APL-4
+
+    What stops the undoing is raised: then the target is neither the old state nor the new one.
+    """
     done = 0
     try:
         for change in changes:
             done += 1
             target.bits(change.tensor).scatter(change.where, change.new)
-    except BaseException:
+    except BaseException as error:  # noqa: BLE001 - returned
         for change in changes[:done]:
             target.bits(change.tensor).scatter(change.where, change.old)
-        raise
+        return error
+    return None
+
+
+def exchange_in_memory(states: Iterable[tuple[TensorBits, Bits]], *, keep: bool) -> BaseException | None:
+    """Overwrite tensors with whole new states; undoes and fails as ``apply_in_memory`` does.
+
+    Args:
+        states: tensors and their new bits.
+        keep: whether what is there is a state worth undoing for. If so, it takes the place of the new bits, so that it
+            needs no memory of its own.
+    """
+    undo: list[tuple[TensorBits, slice, Bits]] = []
+    try:
+        for own, new in states:
+            for start in range(0, new.size, _RUN):
+                where = slice(start, min(start + _RUN, new.size))
+                if not keep:
+                    own.scatter(where, new[where])
+                    continue
+                old = np.array(own.gather(where))
+                undo.append((own, where, old))
+                own.scatter(where, new[where])
+                new[where] = old
+                undo[-1] = own, where, new[where]
+    except BaseException as error:  # noqa: BLE001 - returned
+        for own, where, old in undo:
+            own.scatter(where, old)
+        return error
+    return None

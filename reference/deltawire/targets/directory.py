@@ -16,6 +16,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
+from safetensors import SafetensorError
 
 from deltawire.errors import DeltawireError, TargetBusyError, TargetMismatchError
 from deltawire.format import records
@@ -27,7 +28,7 @@ from deltawire.format.tensors import Tensor, TensorTable, parse_table
 from deltawire.limits import DEFAULT_LIMITS
 from deltawire.snapshots.header import build_header, file_order, header_length, parse_header
 from deltawire.snapshots.writer import plan_shards
-from deltawire.store.posix_files import sync_folder, temporary
+from deltawire.store.posix_files import TEMPORARY_PREFIX, sync_folder, temporary
 from deltawire.stream import Committed
 from deltawire.targets.arrays import NumpyBits
 from deltawire.targets.base import Change, Held, Target
@@ -35,9 +36,11 @@ from deltawire.targets.journal import Journal, read_journal, write_journal
 
 PRIVATE = ".deltawire"
 """Folder of what is ours; everything else in the directory is the model's."""
-_HELD, _JOURNAL, _INSTALL, _INCOMING, _TABLE, _LOCK = (
-    "held.json", "journal.safetensors", "install.json", "incoming", "tensors.json", "lock",
+_HELD, _JOURNAL, _INSTALL, _INCOMING, _LOCK = (
+    "held.json", "journal.safetensors", "install.json", "incoming", "lock",
 )  # fmt: skip
+_TABLES = "tensors-*.json"
+"""Tables have their digest in their name: while a snapshot is installed there are the old one and the new one."""
 
 
 class DirectoryTarget(Target):
@@ -57,24 +60,30 @@ class DirectoryTarget(Target):
         self.path = Path(path)
         self._private = self.path / PRIVATE
         self._shard_bytes = shard_bytes
+        if self.path.exists() and not self.path.is_dir():
+            raise TargetMismatchError(f"{self.path} is not a directory")
         if self.path.exists() and not self._private.exists() and any(self.path.iterdir()):
             raise TargetMismatchError(f"{self.path} is not empty and was not made by deltawire")
         self._private.mkdir(parents=True, exist_ok=True)
-        self._lock = os.open(self._private / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
-        try:
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            os.close(self._lock)
-            raise TargetBusyError(f"{self.path} is being followed by another process") from None
+        self._lock: int | None = os.open(self._private / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
         self._bits: dict[str, NumpyBits] = {}
         self._incoming: dict[str, NumpyBits] | None = None
         self._files: dict[str, bytes] = {}
         self._held: Held | None = None
-        self._recover()
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            self._remove_temporaries()
+            self._recover()
+        except BlockingIOError:
+            self.close()
+            raise TargetBusyError(f"{self.path} is being followed by another process") from None
+        except BaseException:
+            self.close()
+            raise
 
     @property
     def held(self) -> Held | None:
-        if self._interrupted():
+        if self._lock is not None and self._interrupted():
             self._recover()
         return self._held
 
@@ -101,6 +110,19 @@ class DirectoryTarget(Target):
     def end_snapshot(self, held: Held) -> None:
         incoming = self._incoming
         assert incoming is not None  # noqa: S101 - begin_snapshot came first
+        try:
+            self._prepare_install(incoming, held)
+        finally:
+            self.abort_snapshot()
+        self._recover()
+
+    def abort_snapshot(self) -> None:
+        self._incoming = None
+        self._files = {}
+        if not self._interrupted():  # else the new state is what a restart gives
+            shutil.rmtree(self._private / _INCOMING, ignore_errors=True)
+
+    def _prepare_install(self, incoming: Mapping[str, NumpyBits], held: Held) -> None:
         for bits in incoming.values():
             _flush(bits)
         folder = self._private / _INCOMING
@@ -113,17 +135,9 @@ class DirectoryTarget(Target):
         keep = {file.name for file in held.committed.record.files}
         before = {file.name for file in self._held.committed.record.files} if self._held else set()
         gone = sorted(before - keep)
-        self._write_table(held.table)
+        self._write(_table_name(held.committed), held.table.data)
         plan = {"install": names, "remove": gone, "held": _held_members(held)}
         self._write(_INSTALL, json.dumps(plan).encode())  # from here on the new state is what a restart gives
-        self._incoming = None
-        self._files = {}
-        self._recover()
-
-    def abort_snapshot(self) -> None:
-        self._incoming = None
-        self._files = {}
-        shutil.rmtree(self._private / _INCOMING, ignore_errors=True)
 
     def apply(self, changes: Sequence[Change], held: Held) -> None:
         before = {file.name for file in self._held.committed.record.files} if self._held else set()
@@ -141,21 +155,32 @@ class DirectoryTarget(Target):
 
     def close(self) -> None:
         self._bits = {}
-        os.close(self._lock)
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
 
     def _interrupted(self) -> bool:
         return (self._private / _JOURNAL).exists() or (self._private / _INSTALL).exists()
 
+    def _remove_temporaries(self) -> None:
+        """Remove what a process that was killed had begun to write; the lock is ours, so nobody is writing."""
+        for folder in (self.path, self._private):
+            for path in folder.glob(f"{TEMPORARY_PREFIX}*"):
+                path.unlink()
+
     def _recover(self) -> None:
         """Finish what was begun, then open what is there."""
-        with suppress(FileNotFoundError):
-            plan = json.loads((self._private / _INSTALL).read_bytes())
-            self._install(plan)
-        self._open()
-        path = self._private / _JOURNAL
-        if path.exists():
-            self._replay(read_journal(path))
+        try:
+            if (self._private / _INSTALL).exists():
+                self._install(json.loads((self._private / _INSTALL).read_bytes()))
             self._open()
+            path = self._private / _JOURNAL
+            if path.exists():
+                self._replay(read_journal(path))
+                self._open()
+        except (DeltawireError, SafetensorError, KeyError, TypeError, ValueError) as error:
+            self._held, self._bits = None, {}
+            raise TargetMismatchError(f"{self.path} is damaged: {error}; remove it and start again") from None
         shutil.rmtree(self._private / _INCOMING, ignore_errors=True)
 
     def _install(self, plan: Mapping[str, object]) -> None:
@@ -197,30 +222,39 @@ class DirectoryTarget(Target):
             members = json.loads((self._private / _HELD).read_bytes())
         except FileNotFoundError:
             return
-        try:
-            self._held = self._read_held(members)
-            self._bits = {}
-            for path in sorted(self.path.glob("model-*.safetensors")):
-                self._bits |= _open_shard(path, self._held.tensors)
-        except (DeltawireError, KeyError, TypeError, ValueError, OSError) as error:
-            raise TargetMismatchError(f"{self.path} is damaged: {error}; remove it and start again") from None
-        if missing := [tensor.name for tensor in self._held.tensors if tensor.name not in self._bits]:
-            raise TargetMismatchError(f"{self.path} is damaged: {missing[0]!r} is missing; remove it and start again")
+        held = self._read_held(members)
+        self._bits = {}
+        for path in sorted(self.path.glob("model-*.safetensors")):
+            self._bits |= _open_shard(path, held.tensors)
+        if missing := [tensor.name for tensor in held.tensors if tensor.name not in self._bits]:
+            raise TargetMismatchError(f"{missing[0]!r} is missing")
+        self._held = held
+        for path in self._private.glob(_TABLES):
+            if path.name != _table_name(held.committed):
+                path.unlink()
 
     def _read_held(self, members: Mapping[str, str]) -> Held:
         data = members["record"].encode()
         record = records.decode(data, VersionRecord, what=_HELD, limits=DEFAULT_LIMITS)
-        table = parse_table((self._private / _TABLE).read_bytes(), limits=DEFAULT_LIMITS)
+        committed = Committed(record, sha256(data), data)
+        try:
+            stored = (self._private / _table_name(committed)).read_bytes()
+        except FileNotFoundError:
+            raise TargetMismatchError("its tensor table is missing") from None
+        if sha256(stored) != record.tensors.digest:
+            raise TargetMismatchError("its tensor table is another")
+        table = parse_table(stored, limits=DEFAULT_LIMITS)
         names = set(members["tensors"])
         tensors = tuple(tensor for tensor in table.tensors if tensor.name in names)
-        return Held(Committed(record, sha256(data), data), table, tensors, int(members["digest"], 16))
-
-    def _write_table(self, table: TensorTable) -> None:
-        self._write(_TABLE, table.data)
+        return Held(committed, table, tensors, int(members["digest"], 16))
 
     def _write(self, name: str, data: bytes) -> None:
         _write_file(self._private / name, data)
         sync_folder(self._private)
+
+
+def _table_name(committed: Committed) -> str:
+    return _TABLES.replace("*", committed.record.tensors.digest.removeprefix("sha256:"))
 
 
 def _held_members(held: Held) -> dict[str, object]:
@@ -235,7 +269,9 @@ def _create_shard(path: Path, order: Sequence[Tensor]) -> dict[str, NumpyBits]:
     header = build_header(order, None)
     with path.open("wb") as file:
         file.write(header)
-        file.truncate(len(header) + sum(tensor.bytes for tensor in order))
+        file.flush()
+        # A full disk is an error here, and would be a crash when the mapping is written.
+        os.posix_fallocate(file.fileno(), 0, len(header) + sum(tensor.bytes for tensor in order))
     return _open_shard(path, order)
 
 

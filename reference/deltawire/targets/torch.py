@@ -8,7 +8,7 @@ from typing import Any
 from deltawire.errors import TargetMismatchError
 from deltawire.format.tensors import Tensor, TensorTable
 from deltawire.targets.arrays import NumpyBits, spooled
-from deltawire.targets.base import Change, Held, Target, TensorBits, apply_in_memory
+from deltawire.targets.base import Change, Held, Target, TensorBits, apply_in_memory, exchange_in_memory
 from deltawire.torch_bits import DTYPE_NAMES, TorchBits, flat_bits, logical_shape, named_tensors, to_numpy
 
 
@@ -18,6 +18,7 @@ class TorchTarget(Target):
     def __init__(self, source: Any) -> None:
         self._tensors = named_tensors(source)
         self._bits: dict[str, TensorBits] = {}
+        self._next: dict[str, TensorBits] = {}
         self._spool: dict[str, NumpyBits] | None = None
         self._held: Held | None = None
 
@@ -32,23 +33,29 @@ class TorchTarget(Target):
         aliases: dict[str, list[str]] = {}
         for alias, name in table.aliases.items():
             aliases.setdefault(name, []).append(alias)
-        self._bits = {tensor.name: self._own(tensor, aliases.get(tensor.name, [])) for tensor in selected}
+        self._next = {tensor.name: self._own(tensor, aliases.get(tensor.name, [])) for tensor in selected}
         self._spool = {tensor.name: NumpyBits(spooled(tensor)) for tensor in selected}
 
     def end_snapshot(self, held: Held) -> None:
         spool = self._spool
         assert spool is not None  # noqa: S101 - begin_snapshot came first
         self._spool = None
-        for tensor in held.tensors:
-            self._bits[tensor.name].scatter(slice(0, tensor.elements), spool[tensor.name].flat)
-        self._held = held
+        before, self._held = self._held, None  # nothing complete is there for the moment
+        states = ((own, spool[name].flat) for name, own in self._next.items())
+        if failure := exchange_in_memory(states, keep=before is not None):
+            self._held = before
+            raise failure
+        self._bits, self._held = self._next, held
 
     def abort_snapshot(self) -> None:
         self._spool = None
 
     def apply(self, changes: Sequence[Change], held: Held) -> None:
-        apply_in_memory(self, changes)
-        self._held = held
+        before, self._held = self._held, None  # nothing complete is there for the moment
+        failure = apply_in_memory(self, changes)
+        self._held = before if failure else held
+        if failure:
+            raise failure
 
     def _own(self, tensor: Tensor, aliases: Sequence[str]) -> TensorBits:
         names = [name for name in (tensor.name, *aliases) if name in self._tensors]
