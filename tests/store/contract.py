@@ -115,6 +115,7 @@ class StoreContract:
         for limit in (4, 0):
             with pytest.raises(LimitExceededError):
                 store.get("x", max_bytes=limit)
+        assert store.get("x", max_bytes=1 << 60).data == b"12345"
 
     def test_what_is_missing_is_not_found(self, store: Store) -> None:
         store.put("there/x", b"1", mode="overwrite")

@@ -51,7 +51,7 @@ class S3Contract(ConditionalContract):
     def other(self, opened: tuple[S3Store, S3Store, S3Outside], outside: S3Outside) -> S3Store:
         return opened[1]
 
-    @pytest.mark.parametrize("size", [PART, PART + 1, 2 * PART, 3 * PART + 17])
+    @pytest.mark.parametrize("size", [PART, PART + 1, 2 * PART, 7 * PART + 17])
     @pytest.mark.parametrize("chunk", [1 << 20, 1 << 30])
     def test_large_streams_go_in_parts(self, store: S3Store, outside: S3Outside, size: int, chunk: int) -> None:
         content = bytes(range(256)) * (size // 256 + 1)

@@ -40,8 +40,9 @@ class S3Outside:
         return [upload["Key"] for upload in listed.get("Uploads", [])]
 
     def clear(self) -> None:
-        for key in self.keys():
-            self._client.delete_object(Bucket=BUCKET, Key=self._prefix + key)
+        keys = [{"Key": self._prefix + key} for key in self.keys()]
+        for start in range(0, len(keys), 1000):
+            self._client.delete_objects(Bucket=BUCKET, Delete={"Objects": keys[start : start + 1000], "Quiet": True})
 
     def close(self) -> None:
         self._client.close()

@@ -65,9 +65,10 @@ class LocalStore(Store):
         """See ``Store.get``."""
         path = self._path(key)
         with _reading(key), path.open("rb") as file:
-            data = file.read(max_bytes + 1)
-        if len(data) > max_bytes:
-            raise LimitExceededError(f"{key} has more bytes than the limit of {max_bytes}")
+            size = os.fstat(file.fileno()).st_size  # of this very file: it is replaced, never changed
+            if size > max_bytes:
+                raise LimitExceededError(f"{key} has {size} bytes, more than the limit of {max_bytes}")
+            data = file.read(size)
         return StoredObject(data, _token(data))
 
     def get_range(self, key: str, start: int, length: int) -> bytes:
