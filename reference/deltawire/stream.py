@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import itertools
 from collections import OrderedDict
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 from deltawire.deadline import Deadline
@@ -80,6 +82,24 @@ class StreamReader:
         stream = self.stream(deadline)
         return self.transfer.call(deadline, lambda: self._load(number, stream))
 
+    def versions(self, numbers: Iterable[int], deadline: Deadline) -> Iterator[Committed | DeltawireError]:
+        """Read many version records concurrently, in the order asked; in place of one that is no good comes its error.
+
+        Raises:
+            StoreError, DeadlineExceededError: the store did not answer.
+        """
+        stream = self.stream(deadline)
+
+        def load(number: int) -> Committed | DeltawireError:
+            try:
+                return self._load(number, stream)
+            except DeltawireError as error:
+                if error.retryable:
+                    raise
+                return error
+
+        return self.transfer.map(load, numbers, deadline=deadline)
+
     def anchor(self, number: int, deadline: Deadline) -> AnchorRecord:
         """Read one anchor record. Raises VersionNotFoundError, WrongStreamError."""
         key = keys.anchor_key(number)
@@ -110,16 +130,29 @@ class StreamReader:
             VersionNotFoundError: the stream has no version yet.
         """
         self.stream(deadline)
-        newest = known
-        if newest is None:
-            newest = self._hinted(deadline)
-        if newest is None:
-            numbers = self.numbers(keys.VERSIONS, deadline)
-            if not numbers:
-                raise VersionNotFoundError("the stream has no version yet")
-            newest = numbers[-1]
-        while self._exists(newest + 1, deadline):
-            newest += 1
+        if known is not None:
+            newest = self._forward(known, deadline)
+            if newest > known or self._exists(known, deadline):
+                return newest
+            # What is known was collected, so what followed it may be gone too: nothing there proves nothing. LAT-4
+        start = self._hinted(deadline)
+        if start is None:
+            start = max(self.numbers(keys.VERSIONS, deadline), default=-1)
+        newest = self._forward(start if known is None else max(start, known), deadline)
+        if newest < 0:
+            raise VersionNotFoundError("the stream has no version yet")
+        return newest
+
+    def _forward(self, start: int, deadline: Deadline) -> int:
+        """The last version after ``start``, which may be old: steps double, then halve, as versions have no holes."""
+        newest, step = start, 1
+        while self._exists(newest + step, deadline):
+            newest += step
+            step *= 2
+        while step > 1:
+            step //= 2
+            if self._exists(newest + step, deadline):
+                newest += step
         return newest
 
     def numbers(self, prefix: str, deadline: Deadline) -> list[int]:
@@ -131,8 +164,14 @@ class StreamReader:
 
         return self.transfer.call(deadline, listing)
 
-    def path(self, target: int, held: Committed | None, deadline: Deadline) -> list[Step]:
-        """The cheapest checked path from what is held to ``target``. PLN-1, PLN-3, CHN-1
+    def path(self, target: int, held: Committed | None, deadline: Deadline, *, anew: bool = False) -> list[Step]:
+        """The cheapest checked path from what is held to ``target``, never over an older version. PLN-1, PLN-3, CHN-1
+
+        Args:
+            target: where to.
+            held: from where; None if nothing is held.
+            deadline: when to give up.
+            anew: begin with a snapshot in any case.
 
         Raises:
             PathLostError: nothing leads there any more.
@@ -141,15 +180,16 @@ class StreamReader:
         """
         if held is not None and held.record.version == target:
             return []
+        floor = 0
         if held is not None and held.record.version < target:
-            try:
-                return self._path_from(held, target, deadline)
-            except PathLostError:
-                pass  # what leads on from here was collected: begin again from a snapshot. PLN-3
-        return self._path_from(None, target, deadline)
+            floor = held.record.version + 1
+            if not anew:
+                # What leads on from here may have been collected: then begin again from a snapshot. PLN-3
+                with suppress(PathLostError):
+                    return self._path_from(held, held.record.version, target, deadline)
+        return self._path_from(None, floor, target, deadline)
 
-    def _path_from(self, held: Committed | None, target: int, deadline: Deadline) -> list[Step]:
-        floor = 0 if held is None else held.record.version
+    def _path_from(self, held: Committed | None, floor: int, target: int, deadline: Deadline) -> list[Step]:
         anchor = None
         if held is None or target - floor > _ANCHOR_DETOUR:
             anchor = self._newest_anchor(floor, target, deadline)

@@ -6,6 +6,7 @@ import bisect
 import fnmatch
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from os import PathLike
 from types import TracebackType
@@ -17,6 +18,8 @@ from deltawire.deadline import Deadline
 from deltawire.digests import state_digest_of
 from deltawire.errors import (
     InvalidArgumentError,
+    MissingObjectError,
+    PathLostError,
     StateMismatchError,
     TargetMismatchError,
     VersionNotFoundError,
@@ -170,18 +173,19 @@ class Follower:
             return None
         steps = self._reader.path(goal, None if held is None else held.committed, deadline)
         clock.add("resolve", started)
-        fetched = changed = 0
-        for step in steps:
-            fetched += self._take(step, clock, deadline)
-            changed += step.version.record.delta.changed_elements if step.version.record.delta else 0
-        record = steps[-1].version.record
+        taken: list[tuple[Step, int]] = []
+        try:
+            self._take_all(steps, taken, clock, deadline)
+        except MissingObjectError as missing:
+            self._take_all(self._detour(goal, missing, deadline), taken, clock, deadline)
+        record = taken[-1][0].version.record
         return Update(
             version=goal,
             previous=previous,
             record=record,
-            steps=tuple(step.edge.kind for step in steps),
-            bytes_fetched=fetched,
-            changed_elements=changed,
+            steps=tuple(step.edge.kind for step, _ in taken),
+            bytes_fetched=sum(fetched for _, fetched in taken),
+            changed_elements=sum(_changed_by(step) for step, _ in taken),
             state_digest=record.state_digest,
             timings=clock.timings(),
         )
@@ -198,7 +202,7 @@ class Follower:
 
         Args:
             until: stop at this version, and never go past it.
-            every_version: stop at each version on the way instead of going straight to the newest.
+            every_version: stop at each version that is still there instead of going straight to the newest.
             interval: seconds between looks at the store while there is nothing new.
             timeout: seconds to wait for the next update.
 
@@ -242,7 +246,8 @@ class Follower:
                 return None
             goal = newest if until is None else min(newest, until)
             if every_version and held is not None:
-                goal = held + 1
+                with suppress(VersionNotFoundError, PathLostError, MissingObjectError):  # collected: to a later one
+                    return self.poll(to=held + 1, timeout=deadline.remaining())
             return self.poll(to=goal, timeout=deadline.remaining())
         except VersionNotFoundError:
             if self.version is None:
@@ -266,6 +271,22 @@ class Follower:
         }
         return [tensor for tensor in table.tensors if tensor.name in names]
 
+    def _take_all(
+        self, steps: Sequence[Step], taken: list[tuple[Step, int]], clock: _Clock, deadline: Deadline
+    ) -> None:
+        for step in steps:
+            taken.append((step, self._take(step, clock, deadline)))  # noqa: PERF401 - kept when a later step fails
+
+    def _detour(self, goal: int, missing: MissingObjectError, deadline: Deadline) -> list[Step]:
+        """Parts on the way are gone, as while they are collected: over a later snapshot, if there is one. PLN-3"""
+        held = self._target.held
+        if held is None:
+            raise missing
+        try:
+            return self._reader.path(goal, held.committed, deadline, anew=True)
+        except PathLostError:
+            raise missing from None
+
     def _take(self, step: Step, clock: _Clock, deadline: Deadline) -> int:
         table = self._reader.table(step.version, deadline)
         selected = self._selected(table)
@@ -281,8 +302,8 @@ class Follower:
         snapshot = step.anchor.snapshot if step.anchor is not None else record.snapshot
         assert snapshot is not None  # noqa: S101 - a snapshot edge comes from such a record
         started = time.perf_counter()
-        self._target.begin_snapshot(table, selected)
         try:
+            self._target.begin_snapshot(table, selected)
             expected = int(record.state_digest, 16)
             loaded = load_snapshot(
                 self._transfer, snapshot, table, selected, self._target, deadline, state_digest=expected
@@ -341,6 +362,12 @@ class Follower:
         self._target.apply(changes, Held(step.version, table, tuple(selected), digest))
         clock.add("apply", started)
         return sum(batch.bytes for _, batch in batches)
+
+
+def _changed_by(step: Step) -> int:
+    """Elements a step rewrote, if it was a delta."""
+    delta = step.version.record.delta
+    return delta.changed_elements if step.edge.kind == "delta" and delta is not None else 0
 
 
 def _matching(pattern: str, names: Sequence[str]) -> list[str]:
