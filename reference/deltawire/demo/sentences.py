@@ -11,7 +11,8 @@ from collections.abc import Iterator
 _MODULES = (
     "argparse", "asyncio", "collections", "concurrent.futures", "csv", "datetime", "decimal", "difflib",
     "email.message", "fractions", "heapq", "ipaddress", "itertools", "json", "logging", "pathlib", "random",
-    "shutil", "statistics", "string", "subprocess", "tarfile", "textwrap", "threading", "typing", "unittest", "urllib.parse", "zipfile",
+    "shutil", "statistics", "string", "subprocess", "tarfile", "textwrap", "threading", "typing", "unittest",
+    "urllib.parse", "zipfile",
 )  # fmt: skip
 _SENTENCE_END = re.compile(r"(?<=[.:!?])\s+|\n\s*\n")
 _SHORTEST, _LONGEST = 30, 240
