@@ -1,0 +1,82 @@
+"""The application: its commands and its help text."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Annotated
+
+import typer
+
+import deltawire
+from deltawire.cli import demo, errors, following, looking, publishing
+from deltawire.cli.group import CommandGroup
+from deltawire.cli.options import examples, help_of
+
+_EPILOG = "[bold]Exit status[/bold]\n" + "\n".join(f"  {status:>3}  {meaning}" for status, meaning in errors.TABLE)
+
+_HELP = """Ship model weights through a bucket: a trainer publishes each new version, engines follow, bit for bit.
+
+A stream is one prefix in a store: a directory, s3://BUCKET/PREFIX, or any URL that fsspec knows. \
+Only what changed from one version to the next is sent, and everything is verified before it is applied."""
+
+app = typer.Typer(
+    name="deltawire",
+    cls=CommandGroup,
+    epilog=_EPILOG,
+    rich_markup_mode="rich",
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+_STREAM, _CHECK, _FILES, _TRY = "Publish and follow", "Look and check", "Checkpoints on disk", "Try it"
+
+
+def _print_version(value: bool) -> None:  # noqa: FBT001 - typer calls it
+    if value:
+        typer.echo(f"deltawire {deltawire.__version__}")
+        raise typer.Exit
+
+
+@app.callback(invoke_without_command=True, help=_HELP)
+def root(
+    context: typer.Context,
+    version: Annotated[  # noqa: ARG001, FBT002 - its callback does the work
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
+    ] = False,
+) -> None:
+    """Print the help if no command is given."""
+    if context.invoked_subcommand is None:
+        typer.echo(context.get_help(), nl=False)
+
+
+def _add(command: Callable[..., None], panel: str, *lines: str) -> None:
+    app.command(rich_help_panel=panel, help=help_of(command), epilog=examples(*lines))(command)
+
+
+_add(
+    publishing.publish,
+    _STREAM,
+    "deltawire publish s3://models/run-7 step-100/ step-101/",
+    "deltawire publish ./stream checkpoint/ -m step=100 -m loss=0.31",
+)
+_add(
+    following.follow,
+    _STREAM,
+    "deltawire follow s3://models/run-7 ./weights",
+    "deltawire follow ./stream --once --verify",
+    "deltawire follow ./stream --every-version --json | jq .version",
+)
+_add(
+    following.materialize,
+    _STREAM,
+    "deltawire materialize s3://models/run-7 latest ./model",
+    "deltawire materialize ./stream 42 ./model-42",
+)
+_add(looking.log, _CHECK, "deltawire log s3://models/run-7", "deltawire log ./stream -n 100 --json")
+_add(looking.show, _CHECK, "deltawire show ./stream latest", "deltawire show s3://models/run-7 42 --all")
+
+app.command(
+    rich_help_panel=_TRY,
+    help=help_of(demo.demo),
+    context_settings={"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []},
+)(demo.demo)

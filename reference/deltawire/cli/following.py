@@ -1,0 +1,221 @@
+"""``deltawire follow`` and ``deltawire materialize``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from deltawire.cli.options import AsJson, TensorGlobs, Timeout, Url
+from deltawire.errors import InvalidArgumentError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from deltawire.consumer.follower import Follower, Update
+
+Directory = Annotated[
+    Path | None,
+    typer.Argument(
+        metavar="DIR",
+        help="Keep the weights here, as a checkpoint that is always one whole version; in memory if left out.",
+        show_default=False,
+    ),
+]
+Until = Annotated[
+    int | None,
+    typer.Option("--until", metavar="VERSION", min=0, help="Stop when this version is held.", show_default=False),
+]
+Once = Annotated[bool, typer.Option("--once", help="Go to the newest version and stop.")]
+EveryVersion = Annotated[
+    bool, typer.Option("--every-version", help="Stop at each version on the way instead of going to the newest.")
+]
+Interval = Annotated[
+    float, typer.Option("--interval", metavar="SECONDS", min=0, help="Time between looks at an unchanged stream.")
+]
+NextTimeout = Annotated[
+    float | None,
+    typer.Option(
+        "--timeout", metavar="SECONDS", min=0, help="Give up if no version comes for this time.", show_default=False
+    ),
+]
+Verify = Annotated[bool, typer.Option("--verify", help="Compute the digest of the whole state at every version.")]
+WhichVersion = Annotated[
+    str, typer.Argument(metavar="VERSION", help="A version's number, or 'latest'.", show_default=False)
+]
+NewDirectory = Annotated[
+    Path, typer.Argument(metavar="DIR", help="A directory that is empty or not there yet.", show_default=False)
+]
+
+
+def follow(
+    url: Url,
+    directory: Directory = None,
+    until: Until = None,
+    once: Once = False,  # noqa: FBT002 - typer makes options of these
+    every_version: EveryVersion = False,  # noqa: FBT002
+    interval: Interval = 0.2,
+    timeout: NextTimeout = None,
+    tensors: TensorGlobs = None,
+    verify: Verify = False,  # noqa: FBT002
+    as_json: AsJson = False,  # noqa: FBT002
+) -> None:
+    """Follow a stream and print a line for each version that is taken over.
+
+    Everything is checked before it is applied, and applied all or nothing. A directory can be followed again later: it
+    goes on from the version it holds.
+    """
+    from deltawire.cli.looking import open_reader  # noqa: PLC0415 - heavy imports wait until a command runs
+    from deltawire.cli.output import print_line  # noqa: PLC0415
+    from deltawire.consumer.follower import Follower  # noqa: PLC0415
+    from deltawire.deadline import Deadline  # noqa: PLC0415
+
+    if once and (until is not None or every_version):
+        raise InvalidArgumentError(
+            "--once goes to the newest version; it cannot be combined with --until or --every-version"
+        )
+    with open_reader(url) as reader:
+        reader.stream(Deadline.after(timeout))  # a wrong URL should not leave a directory behind
+    show = _show_json if as_json else _table()
+    with Follower(url, directory, tensors=tensors) as follower:
+        if once:
+            update = follower.poll(timeout=timeout)
+            updates = iter(() if update is None else (update,))
+        else:
+            updates = follower.follow(until=until, every_version=every_version, interval=interval, timeout=timeout)
+        _run(follower, updates, verify=verify, show=show)
+        if directory is not None and not as_json:
+            print_line(f"{directory} holds version {follower.version}", style="dim")
+
+
+def _run(follower: Follower, updates: Iterator[Update], *, verify: bool, show: Any) -> None:
+    for update in updates:
+        if verify:
+            follower.verify()
+        table = follower.table
+        assert table is not None  # noqa: S101 - there was an update
+        show(update, table.elements, verified=verify)
+
+
+def _show_json(update: Update, elements: int, *, verified: bool) -> None:
+    from msgspec import to_builtins  # noqa: PLC0415
+
+    from deltawire.cli.output import print_json  # noqa: PLC0415
+
+    print_json(
+        {
+            "version": update.version,
+            "previous": update.previous,
+            "steps": list(update.steps),
+            "state_digest": update.state_digest,
+            "verified": verified,
+            "changed_elements": update.changed_elements,
+            "elements": elements,
+            "bytes_fetched": update.bytes_fetched,
+            "metadata": update.record.metadata,
+            "timings": to_builtins(update.timings),
+        }
+    )
+
+
+def route(steps: tuple[str, ...]) -> str:
+    """The way an update took, in few characters: ``delta``, ``3 deltas``, ``anchor+2``."""
+    deltas = sum(step == "delta" for step in steps)
+    if deltas == len(steps):
+        return "delta" if deltas == 1 else f"{deltas} deltas"
+    return steps[0] if deltas == 0 else f"{steps[0]}+{deltas}"
+
+
+def _table() -> Any:
+    from deltawire.cli import units  # noqa: PLC0415
+    from deltawire.cli.output import Column, RunningTable  # noqa: PLC0415
+
+    table = RunningTable(
+        [
+            Column("version", "right", 7),
+            Column("by", width=9),
+            Column("changed", "right", 8),
+            Column("fetched", "right", 7),
+            Column("fetch", "right", 6),
+            Column("decode", "right", 6),
+            Column("apply", "right", 6),
+            Column("state digest", width=16),
+            Column(""),
+        ]
+    )
+
+    def show(update: Update, elements: int, *, verified: bool) -> None:
+        delta_only = all(step == "delta" for step in update.steps)
+        changed = update.changed_elements / elements if delta_only and elements else 1.0
+        table.add(
+            str(update.version),
+            route(update.steps),
+            units.percent(min(changed, 1.0)),
+            units.size(update.bytes_fetched),
+            units.seconds(update.timings.resolve_seconds + update.timings.fetch_seconds),
+            units.seconds(update.timings.decode_seconds),
+            units.seconds(update.timings.apply_seconds),
+            update.state_digest,
+            "ok" if verified else "",
+        )
+
+    return show
+
+
+def materialize(
+    url: Url,
+    version: WhichVersion,
+    directory: NewDirectory,
+    tensors: TensorGlobs = None,
+    timeout: Timeout = None,
+    as_json: AsJson = False,  # noqa: FBT002 - typer makes an option of it
+) -> None:
+    """Write one version to a new directory, as a full checkpoint.
+
+    The directory holds safetensors files in the Hugging Face layout with their config and tokenizer, verified in full.
+    It appears complete or not at all.
+    """
+    from deltawire.cli import units  # noqa: PLC0415 - heavy imports wait until a command runs
+    from deltawire.cli.metering import MeteredStore  # noqa: PLC0415
+    from deltawire.cli.output import print_facts, print_json  # noqa: PLC0415
+    from deltawire.cli.progress import progress, wanted  # noqa: PLC0415
+    from deltawire.materializing import bytes_to_fetch, materialize  # noqa: PLC0415
+    from deltawire.store import open_store  # noqa: PLC0415
+
+    number = parse_version(version)
+    store = open_store(url)
+    total = bytes_to_fetch(store, version=number) if wanted() and tensors is None else None
+    with progress(f"version {version}", total) as advance:
+        done = materialize(MeteredStore(store, advance), directory, version=number, tensors=tensors, timeout=timeout)
+    if as_json:
+        print_json(
+            {
+                "version": done.version,
+                "directory": str(directory),
+                "files": list(done.files),
+                "steps": list(done.steps),
+                "bytes_fetched": done.bytes_fetched,
+                "state_digest": done.state_digest,
+                "metadata": done.record.metadata,
+            }
+        )
+        return
+    print_facts(
+        {
+            "version": str(done.version),
+            "directory": str(directory),
+            "files": ", ".join(done.files),
+            "fetched": f"{units.size(done.bytes_fetched)} ({route(done.steps)})",
+            "state digest": f"{done.state_digest} (verified)",
+        }
+    )
+
+
+def parse_version(text: str) -> int | None:
+    """A version's number, or None for ``latest``. Raises InvalidArgumentError."""
+    if text == "latest":
+        return None
+    if not (text.isascii() and text.isdigit()) or len(text) > 16:
+        raise InvalidArgumentError(f"a version is a number or 'latest', not {text[:40]!r}")
+    return int(text)

@@ -1,0 +1,80 @@
+"""Stores and sources that tell how far a command has come."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator
+
+from deltawire.format.dtypes import Bits, dtype_of, storage_shape
+from deltawire.inspection import Advance
+from deltawire.producer.sources import Source
+from deltawire.store.base import Bytes, ObjectInfo, PutMode, Store, StoredObject
+
+
+def source_bytes(source: Source) -> int:
+    """Size of all tensors of a source."""
+    total = 0
+    for _, name, shape in source.entries:
+        dtype = dtype_of(name)
+        total += math.prod(storage_shape(dtype, shape)) * dtype.width
+    return total
+
+
+class MeteredSource(Source):
+    """A source that tells how many bytes of its tensors were asked for, each tensor once."""
+
+    def __init__(self, source: Source, advance: Advance) -> None:
+        self._source = source
+        self._advance = advance
+        self._seen: set[str] = set()
+
+    @property
+    def entries(self) -> tuple[tuple[str, str, tuple[int, ...]], ...]:
+        return self._source.entries
+
+    @property
+    def aliases(self) -> dict[str, str]:
+        return self._source.aliases
+
+    def bits(self, name: str) -> Bits:
+        bits = self._source.bits(name)
+        if name not in self._seen:
+            self._seen.add(name)
+            self._advance(bits.nbytes)
+        return bits
+
+
+class MeteredStore(Store):
+    """A store that tells how many bytes of data objects were read."""
+
+    def __init__(self, store: Store, advance: Advance) -> None:
+        self._store = store
+        self._advance = advance
+        self.url = store.url
+        self.guarantees = store.guarantees
+
+    def get(self, key: str, *, max_bytes: int) -> StoredObject:
+        return self._store.get(key, max_bytes=max_bytes)
+
+    def get_range(self, key: str, start: int, length: int) -> bytes:
+        data = self._store.get_range(key, start, length)
+        self._advance(len(data))
+        return data
+
+    def head(self, key: str) -> ObjectInfo:
+        return self._store.head(key)
+
+    def list(self, prefix: str) -> Iterator[ObjectInfo]:
+        return self._store.list(prefix)
+
+    def put(self, key: str, data: Bytes, *, mode: PutMode) -> str:
+        return self._store.put(key, data, mode=mode)
+
+    def put_stream(self, key: str, chunks: Iterable[Bytes]) -> int:
+        return self._store.put_stream(key, chunks)
+
+    def delete(self, key: str) -> None:
+        self._store.delete(key)
+
+    def close(self) -> None:
+        self._store.close()

@@ -1,0 +1,92 @@
+"""What commands print on stdout: tables for people, JSON for programs, never both."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from deltawire.cli.errors import clean
+
+_PIPED_WIDTH = 160
+"""Columns for output that no terminal limits: what reads it should not meet folded names."""
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One column of a table; a ``width`` is needed only where rows are printed as they come."""
+
+    title: str
+    align: Literal["left", "right"] = "left"
+    width: int = 0
+    fold: bool = False
+    """Long values wrap; otherwise they are never cut."""
+
+
+def console() -> Console:
+    """A console on the current stdout."""
+    width = None if sys.stdout.isatty() or "COLUMNS" in os.environ else _PIPED_WIDTH
+    return Console(file=sys.stdout, width=width, markup=False, highlight=False, emoji=False, soft_wrap=True)
+
+
+def print_json(value: Any) -> None:
+    """Print one JSON value on a line of its own and hand it on at once."""
+    sys.stdout.write(json.dumps(value, ensure_ascii=False, allow_nan=False) + "\n")
+    sys.stdout.flush()
+
+
+def print_line(text: str = "", *, style: str = "") -> None:
+    """Print one line."""
+    console().print(Text(clean(text), style=style))
+
+
+def print_facts(facts: Mapping[str, str]) -> None:
+    """Print names and values in two columns."""
+    width = max(len(name) for name in facts)
+    out = console()
+    for name, value in facts.items():
+        indented = ("\n" + " " * (width + 2)).join(clean(line) for line in value.split("\n"))
+        out.print(Text.assemble((f"{name:<{width}}", "bold"), "  ", indented))
+
+
+def print_table(columns: Sequence[Column], rows: Iterable[Sequence[str | Text]]) -> None:
+    """Print a table that fits the terminal."""
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), collapse_padding=True, header_style="bold")
+    for column in columns:
+        table.add_column(column.title, justify=column.align, overflow="fold", no_wrap=not column.fold, ratio=None)
+    for row in rows:
+        table.add_row(*(cell if isinstance(cell, Text) else Text(clean(cell)) for cell in row))
+    console().print(table, soft_wrap=False)
+
+
+class RunningTable:
+    """A table whose rows are printed one by one, as they come; the header comes with the first."""
+
+    def __init__(self, columns: Sequence[Column]) -> None:
+        self._columns = columns
+        self._begun = False
+
+    def add(self, *cells: str, below: str = "", style: str = "") -> None:
+        """Print one row, and a line below it that belongs to it."""
+        out = console()
+        if not self._begun:
+            out.print(Text(self._line([column.title for column in self._columns]), style="bold"))
+            self._begun = True
+        out.print(Text(self._line([clean(cell) for cell in cells])))
+        if below:
+            out.print(Text(" " * (self._columns[0].width + 2) + clean(below), style=style or "dim"))
+        sys.stdout.flush()
+
+    def _line(self, cells: Sequence[str]) -> str:
+        padded = [
+            f"{cell:>{column.width}}" if column.align == "right" else f"{cell:<{column.width}}"
+            for column, cell in zip(self._columns, cells, strict=True)
+        ]
+        return "  ".join(padded).rstrip()
