@@ -183,7 +183,7 @@ def show(
 
 def shared(changes: tuple[TensorChange, ...]) -> str:
     """Dtype and codec, where all changed tensors have the same: `` (BF16, gap)``."""
-    found = []
+    found: list[str] = []
     if len(dtypes := {change.dtype for change in changes}) == 1:
         found += dtypes
     if len(codecs := {change.codecs for change in changes}) == 1:
@@ -255,7 +255,7 @@ def print_changes(changes: tuple[TensorChange, ...], *, every: bool) -> None:
     most = max(change.changed for change in changes)
     fields: list[tuple[Column, Callable[[TensorChange], str]]] = [
         (Column("changed", "right"), lambda change: units.count(change.changed)),
-        (Column("of it", "right"), lambda change: units.percent(change.fraction)),
+        (Column("%", "right"), lambda change: units.percent(change.fraction).removesuffix(" %")),
     ]
     if changes[0].data_bytes is not None:
         fields.append((Column("stored", "right"), lambda change: units.size(change.data_bytes)))
@@ -264,7 +264,7 @@ def print_changes(changes: tuple[TensorChange, ...], *, every: bool) -> None:
     if len({change.codecs for change in changes}) > 1:
         fields.append((Column("codec"), lambda change: ",".join(change.codecs)))
     fields.append((Column(""), lambda change: bar(change.changed, most)))
-    fields.append((Column("tensor", fold=True), lambda change: change.name))
+    fields.append((Column("tensor"), lambda change: change.name))
     print_table([column for column, _ in fields], [[text(change) for _, text in fields] for change in shown])
     if len(shown) < len(changes):
         rest = changes[len(shown) :]

@@ -5,12 +5,11 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
 from deltawire.cli.errors import clean
@@ -26,8 +25,6 @@ class Column:
     title: str
     align: Literal["left", "right"] = "left"
     width: int = 0
-    fold: bool = False
-    """Long values wrap; otherwise they are never cut."""
 
 
 def console() -> Console:
@@ -56,14 +53,14 @@ def print_facts(facts: Mapping[str, str]) -> None:
         out.print(Text.assemble((f"{name:<{width}}", "bold"), "  ", indented))
 
 
-def print_table(columns: Sequence[Column], rows: Iterable[Sequence[str | Text]]) -> None:
-    """Print a table that fits the terminal."""
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), collapse_padding=True, header_style="bold")
-    for column in columns:
-        table.add_column(column.title, justify=column.align, overflow="fold", no_wrap=not column.fold, ratio=None)
+def print_table(columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> None:
+    """Print a table whose columns are as wide as they must be; names belong in the last one, which may run over."""
+    widths = [
+        max(len(cell) for cell in cells) for cells in zip([column.title for column in columns], *rows, strict=True)
+    ]
+    table = RunningTable([replace(column, width=width) for column, width in zip(columns, widths, strict=True)])
     for row in rows:
-        table.add_row(*(cell if isinstance(cell, Text) else Text(clean(cell)) for cell in row))
-    console().print(table, soft_wrap=False)
+        table.add(*row)
 
 
 class RunningTable:
