@@ -24,6 +24,7 @@ from deltawire.errors import (
 )
 from deltawire.store import LocalStore, ReplaceIf
 from deltawire.store.local import MAX_SEGMENT_BYTES
+from deltawire.store.posix_files import folder_lock
 from tests.store.contract import ConditionalContract, at_once, count_up
 
 
@@ -225,6 +226,20 @@ def test_a_file_system_without_locks_is_unfit(store: LocalStore, monkeypatch: py
     with pytest.raises(StoreUnfitError):
         store.put("x", b"2", mode=ReplaceIf(token))
     assert store.get("x", max_bytes=1).data == b"1"
+
+
+def test_a_lock_that_was_removed_meanwhile_does_not_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever empties a folder removes its lock, perhaps between another's open and flock."""
+    real, path = fcntl.flock, tmp_path / ".lock"
+
+    def removed_once(descriptor: int, operation: int) -> None:
+        monkeypatch.setattr(fcntl, "flock", real)
+        path.unlink()
+        real(descriptor, operation)
+
+    monkeypatch.setattr(fcntl, "flock", removed_once)
+    with folder_lock(tmp_path), path.open("rb") as lock, pytest.raises(BlockingIOError):
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
 def test_a_link_whose_answer_was_lost_counts(store: LocalStore, monkeypatch: pytest.MonkeyPatch) -> None:
