@@ -53,7 +53,7 @@ def _decode(old, top, is_float, signs, planes, out):  # type: ignore[no-untyped-
             magnitude |= np.uint64(planes[plane, k]) << (_8 * np.uint64(plane))
         negative = np.uint64((signs[k >> 3] >> np.uint8(k & 7)) & 1)
         # magnitude - 1 reaches 2^(bits - 1) - 1, and that only downwards: one code for each difference. VAL-3
-        valid &= magnitude + (_1 - negative) < top
+        valid &= magnitude < top - (_1 - negative)
         sign = _0 - negative
         difference = ((magnitude + _1) ^ sign) - sign
         after = (_ordered(np.uint64(old[k]), top, is_float) + difference) & mask
