@@ -134,7 +134,7 @@ def build_table(
     )
     try:
         return parse_table(strict_json.encode(record), limits=limits)
-    except DeltawireError as error:
+    except (DeltawireError, UnicodeEncodeError) as error:
         raise InvalidStateError(str(error)) from None
 
 
