@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 
 import numpy as np
 import pytest
@@ -14,6 +15,7 @@ from deltawire.codecs.registry import CODECS, codec_of
 from deltawire.errors import MalformedRowError, UnsupportedCodecError
 from deltawire.format.dtypes import DTYPES, Bits, Dtype
 from deltawire.kernels.oracle import changed_positions
+from tests.core.refusal import refusal
 from tests.strategies import CHANGES, bit_arrays, dtypes, next_bits, special_bits
 
 codecs = st.sampled_from(tuple(CODECS.values()))
@@ -200,6 +202,20 @@ def test_malformed_gap_rows(other: dict[str, list[int]]) -> None:
 def test_half_the_range_downwards_is_good() -> None:
     patch = decode(CODECS["gap"], gap_streams(diff_0=[0xFF, 1, 2], diff_1=[0x7F, 0, 0]), SMALL, BF16, 3)
     assert patch.bits.tolist() == [0xFFFF, 7, 16]
+
+
+@pytest.mark.parametrize("name", ["U8", "F8_E4M3", "BF16", "I32", "F64", "C64", "U64"])
+@pytest.mark.parametrize("sign", [0, 1])
+def test_the_largest_magnitudes_of_every_width(name: str, sign: int) -> None:
+    # VAL-3: half the range downwards is the last code; at 64 bits one more must not wrap around.
+    dtype = DTYPES[name]
+    half = 1 << (8 * dtype.width - 1)
+    for magnitude in (half - 2, half - 1, half, 2 * half - 2, 2 * half - 1):
+        planes = {f"diff_{p}": np.array([magnitude >> (8 * p) & 255], np.uint8) for p in range(dtype.width)}
+        streams = {"positions": np.array([0], np.uint8), "signs": np.array([sign], np.uint8)} | planes
+        good = magnitude < half - 1 + sign
+        code = refusal(partial(decode, CODECS["gap"], streams, np.zeros(1, dtype.storage), dtype, 1))
+        assert code == (None if good else "malformed_row")
 
 
 @pytest.mark.parametrize("positions", [[0, 4, 14], [0, 4, 255, 255], [0, 4, 13, 255], [0, 4], []])

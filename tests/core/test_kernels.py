@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 
 from deltawire.format.dtypes import DTYPES, Bits, Dtype
 from deltawire.kernels import gaps, oracle, values
+from deltawire.kernels.access import put, take
 from deltawire.kernels.digest import digest_at, digest_changes, digest_range
-from deltawire.kernels.scan import changed_positions
+from deltawire.kernels.scan import changed_positions, pick
 from tests.strategies import WIDTHS, bit_arrays, changed_pairs, dtypes, next_bits
 
 U64 = st.integers(0, 2**64 - 1)
@@ -158,6 +159,32 @@ def test_neighbours_are_one_apart(name: str) -> None:
         signs, planes = values.encode_differences(before, after, np.arange(len(pairs), dtype=np.uint32), dtype)
         assert not planes.any()
         assert signs.tolist() == [negative * ((1 << len(pairs)) - 1)]
+
+
+@given(st.data(), dtypes(), st.sampled_from([np.uint32, np.uint64]), st.integers(0, 7))
+def test_access_equals_indexing(data: st.DataObject, dtype: Dtype, index: type[np.unsignedinteger], shift: int) -> None:
+    old, new = data.draw(changed_pairs(dtype))
+    old = unaligned(old, shift)
+    where = oracle.changed_positions(old, new).astype(index)
+    assert np.array_equal(take(old, where), old[where])
+    expected = old.copy()
+    expected[where] = new[where]
+    put(old, where, new[where])
+    assert np.array_equal(old, expected)
+
+
+@given(st.data(), dtypes(), st.booleans())
+def test_pick_copies_and_compares(data: st.DataObject, dtype: Dtype, moved: bool) -> None:
+    old, new = data.draw(changed_pairs(dtype))
+    where = oracle.changed_positions(old, new)
+    if moved and len(where):  # the source changed back between two looks at it
+        new = new.copy()
+        new[where[-1]] = old[where[-1]]
+    out = np.full(old.size, 7, dtype.storage)
+    assert pick(old, new, where, out) == (not moved or not len(where))
+    assert np.array_equal(out[where], new[where])
+    untouched = np.setdiff1d(np.arange(old.size), where)
+    assert (out[untouched] == 7).all()
 
 
 @given(st.data(), dtypes())
