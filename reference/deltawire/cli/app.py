@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 import deltawire
-from deltawire.cli import demo, errors, following, looking, publishing
+from deltawire.cli import demo, errors, following, looking, publishing, verifying
 from deltawire.cli.group import CommandGroup
 from deltawire.cli.options import examples, help_of
 
@@ -74,6 +74,13 @@ _add(
 )
 _add(looking.log, _CHECK, "deltawire log s3://models/run-7", "deltawire log ./stream -n 100 --json")
 _add(looking.show, _CHECK, "deltawire show ./stream latest", "deltawire show s3://models/run-7 42 --all")
+_add(
+    verifying.verify,
+    _CHECK,
+    "deltawire verify s3://models/run-7",
+    "deltawire verify ./stream --deep",
+)
+_add(verifying.probe, _CHECK, "deltawire probe s3://models/scratch", "deltawire probe /mnt/shared --single-writer")
 
 app.command(
     rich_help_panel=_TRY,

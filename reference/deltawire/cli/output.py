@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -13,9 +12,6 @@ from rich.console import Console
 from rich.text import Text
 
 from deltawire.cli.errors import clean
-
-_PIPED_WIDTH = 160
-"""Columns for output that no terminal limits: what reads it should not meet folded names."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,9 +24,8 @@ class Column:
 
 
 def console() -> Console:
-    """A console on the current stdout."""
-    width = None if sys.stdout.isatty() or "COLUMNS" in os.environ else _PIPED_WIDTH
-    return Console(file=sys.stdout, width=width, markup=False, highlight=False, emoji=False, soft_wrap=True)
+    """A console on the current stdout that wraps nothing: the terminal does, and a pipe should not."""
+    return Console(file=sys.stdout, markup=False, highlight=False, emoji=False, soft_wrap=True)
 
 
 def print_json(value: Any) -> None:

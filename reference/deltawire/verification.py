@@ -1,0 +1,337 @@
+"""Checking a whole stream from what is in its store (SPEC.md section 11.8)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from deltawire.consumer.follower import Follower
+from deltawire.consumer.loading import CHUNK, load_snapshot
+from deltawire.deadline import Deadline
+from deltawire.errors import (
+    BrokenChainError,
+    DeltawireError,
+    MissingObjectError,
+    ObjectNotFoundError,
+    PathLostError,
+    SizeMismatchError,
+    StreamNotFoundError,
+    WrongStreamError,
+)
+from deltawire.format import keys, records
+from deltawire.format.records import AnchorRecord, Descriptor, HeadRecord, Snapshot
+from deltawire.format.tensors import TensorTable
+from deltawire.inspection import Advance, no_progress
+from deltawire.limits import DEFAULT_LIMITS, Limits
+from deltawire.store.base import Store
+from deltawire.stored_content import StoredContent
+from deltawire.stream import Committed, StreamReader, check_anchor, check_chain
+from deltawire.targets.arrays import ArraysTarget
+from deltawire.transfer import Transfer
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """One thing that is not as SPEC.md says."""
+
+    code: str
+    """A code of SPEC.md section 13."""
+    key: str
+    """The object in which it shows."""
+    message: str
+
+
+@dataclass(kw_only=True)
+class Verified:
+    """What was looked at and what was found."""
+
+    url: str
+    deep: bool
+    """Whether every state was rebuilt and its digest computed."""
+    findings: list[Finding] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    """What is worth knowing, but breaks nothing: a stale hint, objects that no record names."""
+    versions: int = 0
+    """Version records that could be read."""
+    anchors: int = 0
+    """Anchor records that could be read."""
+    objects: int = 0
+    """Parts, shards and files read in full."""
+    bytes: int = 0
+    """Their size."""
+    states: int = 0
+    """States rebuilt that had the digest they should have."""
+
+    @property
+    def sound(self) -> bool:
+        """Whether nothing was found."""
+        return not self.findings
+
+    def add(self, error: DeltawireError, key: str) -> None:
+        """Note an error. A store that does not answer says nothing about the stream, so its error passes through."""
+        if error.retryable:
+            raise error
+        finding = Finding(code=error.code, key=key, message=str(error))
+        if finding not in self.findings:
+            self.findings.append(finding)
+
+
+def verify_stream(
+    store: Store,
+    *,
+    deep: bool = False,
+    limits: Limits = DEFAULT_LIMITS,
+    timeout: float | None = None,
+    advance: Advance = no_progress,
+) -> Verified:
+    """Read every object that the records of a stream name, and hold it to them.
+
+    Args:
+        store: of the stream.
+        deep: also replay every delta and load every snapshot, and compute the digest of each state. Holds up to two
+            copies of the model in memory.
+        limits: what to refuse.
+        timeout: seconds until giving up.
+        advance: told of the bytes read; called from several threads.
+
+    Raises:
+        StreamNotFoundError: there is no stream here.
+        StoreError, DeadlineExceededError: the store did not answer; nothing is known.
+    """
+    transfer = Transfer(store, limits=limits)
+    try:
+        return _Verification(transfer, Deadline.after(timeout), advance).run(deep=deep)
+    finally:
+        transfer.close()
+
+
+def bytes_to_verify(store: Store) -> int:
+    """Size of all data objects in the store: about what ``verify_stream`` reads."""
+    return sum(info.bytes for prefix in (keys.DATA, keys.FILES) for info in store.list(prefix))
+
+
+class _Verification:
+    def __init__(self, transfer: Transfer, deadline: Deadline, advance: Advance) -> None:
+        self._transfer = transfer
+        self._store = transfer.store
+        self._limits = transfer.limits
+        self._reader = StreamReader(transfer)
+        self._deadline = deadline
+        self._advance = advance
+        self._result = Verified(url=transfer.store.url, deep=False)
+        self._versions: dict[int, Committed] = {}
+        self._anchors: dict[int, AnchorRecord] = {}
+        self._tables: dict[str, TensorTable] = {}
+        """Good tables by key."""
+        self._lost: set[int] = set()
+        """Versions to which no way leads."""
+        self._named: set[str] = set()
+        """Keys of objects that some record names."""
+
+    def run(self, *, deep: bool) -> Verified:
+        self._result.deep = deep
+        try:
+            self._reader.stream(self._deadline)
+        except StreamNotFoundError:
+            raise
+        except DeltawireError as error:
+            self._result.add(error, keys.STREAM)
+            return self._result  # nothing says what belongs to the stream
+        self._read_versions()
+        self._read_anchors()
+        self._check_reachable()
+        self._read_tables()
+        self._read_data()
+        self._check_head()
+        self._look_for_orphans()
+        if deep:
+            self._load_anchors()
+            self._replay()
+        return self._result
+
+    def _read_versions(self) -> None:
+        """Every version record, on its own and against the one before. REC-2, CHN-1 to CHN-4"""
+        numbers = self._reader.numbers(keys.VERSIONS, self._deadline)
+        for number, version in zip(numbers, self._reader.versions(numbers, self._deadline), strict=True):
+            key = keys.version_key(number)
+            if isinstance(version, DeltawireError):
+                self._result.add(version, key)
+                continue
+            self._versions[number] = version
+            with self._noting(key):
+                check_chain([self._versions[number - 1], version] if number - 1 in self._versions else [version])
+        there = set(numbers)
+        for number in numbers[1:]:
+            if number - 1 not in there:  # versions have no holes. VSN-2
+                missing = MissingObjectError(f"version {number - 1} is missing, but version {number} is there")
+                self._result.add(missing, keys.version_key(number - 1))
+        self._result.versions = len(self._versions)
+
+    def _read_anchors(self) -> None:
+        for number in self._reader.numbers(keys.ANCHORS, self._deadline):
+            with self._noting(keys.anchor_key(number)):
+                anchor = self._reader.anchor(number, self._deadline)
+                if number not in self._versions:
+                    raise BrokenChainError(f"the anchor is of version {number}, which is not there or no good")
+                check_anchor(anchor, self._versions[number])
+                self._anchors[number] = anchor
+        self._result.anchors = len(self._anchors)
+
+    def _check_reachable(self) -> None:
+        """A chain of deltas must lead from some snapshot to every version."""
+        lost = self._lost
+        for number in sorted(self._versions):
+            follows = number - 1 in self._versions and number - 1 not in lost
+            if not follows and not self._has_snapshot(number):
+                lost.add(number)
+        for first in sorted(number for number in lost if number - 1 not in lost):
+            last = first
+            while last + 1 in lost:
+                last += 1
+            which = f"version {first}" if last == first else f"versions {first} to {last}"
+            self._result.add(
+                PathLostError(f"no anchor, snapshot or chain of deltas leads to {which}"), keys.version_key(first)
+            )
+
+    def _read_tables(self) -> None:
+        for version in self._versions.values():
+            descriptor = version.record.tensors
+            if descriptor.key in self._named:
+                continue
+            self._named.add(descriptor.key)
+            with self._noting(descriptor.key):
+                self._tables[descriptor.key] = self._reader.table(version, self._deadline)
+
+    def _read_data(self) -> None:
+        """Size and sha256 of every data object, and what the records say about its inside. DSC-3"""
+        jobs = {(descriptor.key, descriptor.digest): (descriptor, table) for descriptor, table in self._data()}
+        self._named |= {key for key, _ in jobs}
+        done = self._transfer.map(self._check_object, jobs.values(), deadline=self._deadline)
+        for (descriptor, _), error in zip(jobs.values(), done, strict=True):
+            self._result.objects += 1
+            self._result.bytes += descriptor.bytes
+            if error is not None:
+                self._result.add(error, descriptor.key)
+
+    def _data(self) -> Iterator[tuple[Descriptor, TensorTable | None]]:
+        """Every data object that a record names, with the table of the tensors in it."""
+        for _, version in sorted(self._versions.items()):
+            record = version.record
+            yield from _untabled(record.files)
+            if record.delta is not None:
+                yield from _untabled(record.delta.parts)
+            if record.snapshot is not None:
+                yield from self._of_snapshot(record.snapshot, record.tensors.key)
+        for _, anchor in sorted(self._anchors.items()):
+            yield from self._of_snapshot(anchor.snapshot, anchor.tensors.key)
+
+    def _of_snapshot(self, snapshot: Snapshot, table_key: str) -> Iterator[tuple[Descriptor, TensorTable | None]]:
+        for shard in snapshot.shards:
+            yield shard, self._tables.get(table_key)
+        yield from _untabled((snapshot.index, *snapshot.files))
+
+    def _check_object(self, job: tuple[Descriptor, TensorTable | None]) -> DeltawireError | None:
+        # Runs in the pool, so it must not wait for the pool.
+        descriptor, table = job
+        key = descriptor.key
+        try:
+            size = self._store.head(key).bytes
+            if size != descriptor.bytes:
+                raise SizeMismatchError(f"{key} has {size:,} bytes, not {descriptor.bytes:,}")
+            content = StoredContent(descriptor, table, limits=self._limits)
+            for start in range(0, size, CHUNK):
+                self._deadline.remaining()
+                chunk = self._store.get_range(key, start, min(CHUNK, size - start))
+                self._advance(len(chunk))
+                content.take(chunk)
+            content.finish()
+        except ObjectNotFoundError:
+            return MissingObjectError(f"{key} is named by a record, but is not there")
+        except DeltawireError as error:
+            return error
+        return None
+
+    def _check_head(self) -> None:
+        """The hint may be missing, stale or wrong; say so if it is. HED-1"""
+        newest = max(self._versions, default=None)
+        if newest is None:
+            return
+        try:
+            data = self._transfer.read_small(keys.HEAD, max_bytes=self._limits.record_bytes, deadline=self._deadline)
+            head = records.decode(data, HeadRecord, what=keys.HEAD, limits=self._limits)
+            if head.stream_id != self._reader.stream(self._deadline).stream_id:
+                raise WrongStreamError(f"{keys.HEAD} belongs to stream {head.stream_id}")
+        except ObjectNotFoundError:
+            return
+        except DeltawireError as error:
+            if error.retryable:
+                raise
+            self._result.notes.append(f"the hint {keys.HEAD} is of no use: {error}")
+            return
+        if head.version < newest:
+            self._result.notes.append(f"the hint {keys.HEAD} is stale: version {head.version}, not {newest}")
+
+    def _look_for_orphans(self) -> None:
+        count = size = 0
+        for prefix in (keys.DATA, keys.FILES, keys.TENSORS):
+            for info in self._store.list(prefix):
+                if info.key not in self._named:
+                    count, size = count + 1, size + info.bytes
+        if count:
+            self._result.notes.append(f"{count:,} objects with {size:,} bytes are named by no record")
+
+    def _load_anchors(self) -> None:
+        for number, anchor in sorted(self._anchors.items()):
+            table = self._tables.get(anchor.tensors.key)
+            if table is not None:
+                with self._noting(keys.anchor_key(number)):
+                    self._load_anchor(anchor, table)
+                    self._result.states += 1
+
+    def _load_anchor(self, anchor: AnchorRecord, table: TensorTable) -> None:
+        target = ArraysTarget()
+        target.begin_snapshot(table, table.tensors)
+        digest = int(anchor.state_digest, 16)
+        load_snapshot(
+            self._transfer, anchor.snapshot, table, table.tensors, target, self._deadline, state_digest=digest
+        )
+        target.abort_snapshot()
+
+    def _replay(self) -> None:
+        """Rebuild every version from the one before, beginning again at a snapshot where that fails. DIG-6"""
+        follower: Follower | None = None
+        for number in sorted(self._versions.keys() - self._lost):
+            if follower is not None and self._rebuild(follower, number):
+                continue
+            if follower is not None:
+                follower.close()
+                follower = None
+            if self._has_snapshot(number):
+                follower = Follower(self._store, limits=self._limits)
+                self._rebuild(follower, number)
+        if follower is not None:
+            follower.close()
+
+    def _has_snapshot(self, number: int) -> bool:
+        return self._versions[number].record.snapshot is not None or number in self._anchors
+
+    def _rebuild(self, follower: Follower, number: int) -> bool:
+        before = self._result.states
+        with self._noting(keys.version_key(number)):
+            follower.poll(to=number, timeout=self._deadline.remaining())
+            follower.verify()
+            self._result.states += 1
+        return self._result.states > before
+
+    @contextmanager
+    def _noting(self, key: str) -> Iterator[None]:
+        """Turn an error of the block into a finding about the object ``key``."""
+        try:
+            yield
+        except DeltawireError as error:
+            self._result.add(error, key)
+
+
+def _untabled(descriptors: Iterable[Descriptor]) -> Iterator[tuple[Descriptor, None]]:
+    return ((descriptor, None) for descriptor in descriptors)
