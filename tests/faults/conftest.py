@@ -1,0 +1,26 @@
+from __future__ import annotations
+
+import uuid
+
+import pytest
+
+from deltawire.producer import commit
+from deltawire.store.memory import MemoryStore
+from tests.strategies import load_profile
+
+load_profile()
+
+
+@pytest.fixture(autouse=True)
+def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Retry at once: a test's store is as good as it will get."""
+    monkeypatch.setattr(commit, "_PAUSES", (0.0, 0.0, 0.0, 0.0))
+
+
+def new_memory() -> MemoryStore:
+    return MemoryStore(f"faults-{uuid.uuid4().hex}")
+
+
+@pytest.fixture
+def memory() -> MemoryStore:
+    return new_memory()
