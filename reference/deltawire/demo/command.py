@@ -5,16 +5,19 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import sys
 import tempfile
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated
-from urllib.parse import urlsplit
 
 import typer
 from rich.console import Console
 
-from deltawire.errors import InvalidArgumentError
+from deltawire.errors import InvalidArgumentError, ObjectNotFoundError
+
+_PIPED_WIDTH = 120
 
 
 def demo(
@@ -34,7 +37,7 @@ def demo(
     keep: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Keep the stream and the followed directory here.")
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON; progress goes to stderr.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
 ) -> None:
     """Train a real model, publish every step, and prove that two followers hold it bit for bit.
 
@@ -43,10 +46,14 @@ def demo(
     differs anywhere.
     """
     started = time.monotonic()
-    _check(store, lr)
+    if not 0 < lr < 1:
+        raise InvalidArgumentError(f"a learning rate is above 0 and below 1, got {lr:g}")
+    if store is not None:
+        _check_store(store)
     from deltawire.demo.checkpoint import find_checkpoint  # noqa: PLC0415 - only for those who run it
     from deltawire.demo.director import Director, Plan  # noqa: PLC0415
     from deltawire.demo.display import ConsoleDisplay  # noqa: PLC0415
+    from deltawire.demo.processes import ProcessDiedError  # noqa: PLC0415
     from deltawire.demo.report import as_json as report_json  # noqa: PLC0415
     from deltawire.demo.report import print_report  # noqa: PLC0415
 
@@ -63,7 +70,7 @@ def demo(
             threads=max(1, min(8, os.cpu_count() or 1)),
             timeout=timeout,
         )
-        out, shown = Console(), Console(stderr=as_json)
+        shown = Console(stderr=True)
         shown.print(
             f"[bold]deltawire demo[/]  {checkpoint.name}, {steps} AdamW steps at lr {lr:g}\n[dim]{plan.store}[/]\n",
             highlight=False,
@@ -73,10 +80,13 @@ def demo(
             evidence = Director(plan, display).run()
         seconds = time.monotonic() - started
         if as_json:
-            typer.echo(json.dumps(report_json(evidence, plan, seconds), indent=2))
+            typer.echo(json.dumps(report_json(evidence, plan, seconds)))
         else:
-            print_report(out, evidence, plan, seconds)
-            _say_what_stays(out, plan.store if store else None, folder if keep else None)
+            print_report(_output(), evidence, plan, seconds)
+        _say_what_stays(shown, plan.store if store else None, folder if keep else None)
+    except ProcessDiedError as error:
+        shown.print(error.tail, style="dim", highlight=False, markup=False, soft_wrap=True)
+        raise
     finally:
         if keep is None:
             shutil.rmtree(folder, ignore_errors=True)
@@ -84,11 +94,16 @@ def demo(
         raise typer.Exit(1)
 
 
-def _check(store: str | None, lr: float) -> None:
-    if not 0 < lr < 1:
-        raise InvalidArgumentError(f"a learning rate is above 0 and below 1, got {lr:g}")
-    if store is not None and urlsplit(store).scheme == "memory":
+def _check_store(url: str) -> None:
+    """See that a stream can begin there, before anything is started."""
+    from deltawire.format.keys import STREAM  # noqa: PLC0415
+    from deltawire.store import open_store  # noqa: PLC0415
+
+    if url.partition("://")[0].lower() == "memory":
         raise InvalidArgumentError("the demo runs in several processes, which share no memory: give another store")
+    with suppress(ObjectNotFoundError):
+        open_store(url).head(STREAM)
+        raise InvalidArgumentError(f"{url} holds a stream already; the demo begins one where there is none")
 
 
 def _folder(keep: Path | None) -> Path:
@@ -106,3 +121,8 @@ def _say_what_stays(console: Console, store: str | None, folder: Path | None) ->
         console.print(f"The stream stays at {store}", highlight=False, soft_wrap=True, markup=False)
     if folder is not None:
         console.print(f"Kept: {folder}", highlight=False, soft_wrap=True, markup=False)
+
+
+def _output() -> Console:
+    """Standard output; wide enough for whole digests where no terminal limits it."""
+    return Console(width=None if sys.stdout.isatty() or "COLUMNS" in os.environ else _PIPED_WIDTH)

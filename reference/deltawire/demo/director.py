@@ -168,10 +168,8 @@ class Director:
     def _act(self) -> None:
         """Do what is due now."""
         plan = self._plan
-        if self._kill_is_near and self._half_done:
-            self._kill("in the middle of writing")
-        elif not self._killed and plan.kill_at in self.evidence.verified[FOLLOWER]:
-            self._kill("just after writing")  # it was faster than we could look
+        if self._kill_is_near and (self._half_done or plan.kill_at in self.evidence.verified[FOLLOWER]):
+            self._kill()
         if self._killed and not self._restarted and self._published >= plan.restart_at:
             self._display.note(FOLLOWER, "started again on the same directory")
             self._restarted = True
@@ -195,12 +193,13 @@ class Director:
     def _half_done(self) -> bool:
         return (self._plan.directory / _JOURNAL).exists()
 
-    def _kill(self, when: str) -> None:
+    def _kill(self) -> None:
         child = self._children.pop(FOLLOWER)
         child.kill()
         child.close()
         self._killed = True
-        self.evidence.killed_half_done = self._half_done
+        self.evidence.killed_half_done = self._half_done  # if not, it was faster than we could look
+        when = "in the middle of writing" if self._half_done else "just after writing"
         self._display.note(FOLLOWER, f"killed with SIGKILL {when} version {self._plan.kill_at}")
 
     def _note(self, who: str, message: AnyMessage) -> None:

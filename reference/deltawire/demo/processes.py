@@ -30,7 +30,12 @@ class ProcessDiedError(DeltawireError):
     """A process of the demo ended without having said why."""
 
     code: ClassVar[str] = "demo_process_died"
-    hint: ClassVar[str] = "what it last wrote is above"
+    hint: ClassVar[str] = "the last lines it wrote, if any, are above"
+
+    def __init__(self, message: str, *, tail: str = "") -> None:
+        super().__init__(message)
+        self.tail = tail
+        """The end of what it wrote to standard error."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,8 +93,7 @@ class Child:
         if kind is not None and self._failed is not None:
             return kind(f"{self.who}: {self._failed.message}")
         how = f"signal {-status}" if status < 0 else f"status {status}"
-        tail = self._tail()
-        return ProcessDiedError(f"the {self.who} ended with {how}" + (f":\n{tail}" if tail else ", without a word"))
+        return ProcessDiedError(f"the {self.who} ended with {how}", tail=self._tail())
 
     def close(self) -> None:
         """End it if it is still there, and release what belongs to it."""
@@ -117,4 +121,4 @@ class Child:
         size = self._stderr.seek(0, os.SEEK_END)
         self._stderr.seek(max(0, size - _TAIL_BYTES))
         lines = self._stderr.read().decode(errors="replace").strip().splitlines()
-        return "\n".join(f"  {line}" for line in lines[-_TAIL_LINES:])
+        return "\n".join(lines[-_TAIL_LINES:])

@@ -21,8 +21,8 @@ from deltawire.demo.evidence import (
     times_smaller,
 )
 
-_WIDE = 100
-"""Columns of a terminal from which digests are shown whole."""
+_WIDE = 110
+"""Columns from which digests and headings are shown whole."""
 
 
 def versions_table(evidence: Evidence, *, wide: bool) -> Table:
@@ -30,11 +30,13 @@ def versions_table(evidence: Evidence, *, wide: bool) -> Table:
     table = Table(
         box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1 if wide else 0), header_style="bold"
     )
-    headings = ("\nver", "changed\n%", "bytes\nstored", "bytes/\nchange", "times\nsmaller")
-    times = ("publish\nms", "fetch\nms", "decode\nms", "apply\nms")
-    for heading in (*headings, *times):
+    narrow_headings = ("ver", "bytes/\nchange", "follow-\ners")
+    first, each, last = ("version", "bytes per\nchanged", "followers") if wide else narrow_headings
+    for heading in (first, "changed\n%", "bytes\nstored", each, "times\nsmaller"):
         table.add_column(heading, justify="right", no_wrap=True)
-    for heading in ("state\ndigest", "follow-\ners"):
+    for heading in ("publish", "fetch", "decode", "apply"):
+        table.add_column(f"{heading}\nms", justify="right", no_wrap=True)
+    for heading in ("state\ndigest", last):
         table.add_column(heading, no_wrap=True)
     for version in range(evidence.steps + 1):
         table.add_row(*_row(evidence, version, wide=wide))
@@ -93,7 +95,8 @@ def summary(evidence: Evidence, plan: Plan, seconds: float) -> list[str]:
         "each version's record, and every follower over all it holds."
     )
     if (resumed := evidence.resumed) is not None:
-        how = "it finished that version from its journal" if evidence.killed_half_done else "it held what it had"
+        journal = evidence.killed_half_done
+        how = "it finished that version from its journal" if journal else f"it held version {resumed.version}"
         after = [one for one in evidence.verified[FOLLOWER].values() if one.version > resumed.version]
         lines.append(
             f"The follower killed at version {plan.kill_at} lost nothing: started again, {how}, then fetched only "

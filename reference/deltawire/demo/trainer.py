@@ -11,7 +11,6 @@ import torch
 from deltawire.demo.messages import Anchored, Committed, Embedded, Loaded, Report, TrainerSettings, play
 from deltawire.demo.model import SentenceModel, State, embedding_bits
 from deltawire.demo.sentences import PROBE, sentence_pairs
-from deltawire.errors import InvalidArgumentError
 from deltawire.format.tensors import TensorTable, build_table
 from deltawire.limits import DEFAULT_LIMITS
 from deltawire.producer.anchors import AnchorPolicy
@@ -45,8 +44,6 @@ def train(settings: TrainerSettings, report: Report) -> None:
     policy = AnchorPolicy(every=settings.anchor_every, outweigh=None)
     single = not store.guarantees.conditional_create
     with Publisher(store, anchors=policy, single_writer=single, timeout=settings.timeout) as publisher:
-        if publisher.version is not None:
-            raise InvalidArgumentError(f"{store.url} holds a stream already; the demo begins one where there is none")
         _publish(publisher, state, table, report, files=model.files(Path(settings.model)))
         anchored = publisher.anchor_version
         optimizer = torch.optim.AdamW(model.model.parameters(), lr=settings.lr, betas=(0.9, 0.99), weight_decay=0.0)
