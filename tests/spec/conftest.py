@@ -1,0 +1,59 @@
+"""A small stream by the real publisher, with every kind of record in it."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from typing import Any
+
+import numpy as np
+import pytest
+
+from deltawire import AnchorPolicy, Publisher
+from deltawire.store.memory import MemoryStore
+
+
+@pytest.fixture(scope="session")
+def published() -> list[tuple[str, bytes]]:
+    """JSON objects of the stream with the names of their schemas."""
+    store = MemoryStore(f"spec/{uuid.uuid4().hex}")
+    tied = np.arange(64, dtype=np.float32).reshape(8, 8)
+    state: dict[str, Any] = {
+        "a": tied,
+        "b": tied,
+        "none": np.zeros((0, 3), np.int64),
+        "scalar": np.array(1.5),
+        "bits": np.arange(6, dtype=np.uint16),
+    }
+    with Publisher(store, anchors=AnchorPolicy(every=1, outweigh=None)) as publisher:
+        publisher.publish(state, dtypes={"bits": "BF16"}, files={"config.json": b"{}", "merges.txt": b""})
+        tied[1, 2] = -0.0
+        state["bits"][:] += 1
+        publisher.publish(state, dtypes={"bits": "BF16"}, metadata={"step": 1, "note": "ä"})
+        publisher.wait_for_anchor()
+        publisher.publish(state, dtypes={"bits": "BF16"}, files={})
+        publisher.wait_for_anchor()
+        publisher.publish({"new": np.ones(3, np.float16)}, files={})
+        assert publisher.anchor_error is None
+    kinds = {"versions": "version", "anchors": "anchor", "tensors": "tensor_table"}
+    found = []
+    for info in store.list(""):
+        folder, _, _ = info.key.partition("/")
+        kind = kinds.get(folder) or {"stream.json": "stream", "head.json": "head"}.get(folder)
+        if kind is not None:
+            found.append((kind, store.get(info.key, max_bytes=info.bytes).data))
+    assert {kind for kind, _ in found} == {"stream", "version", "anchor", "tensor_table", "head"}
+    return found
+
+
+@pytest.fixture(scope="session")
+def samples(published: list[tuple[str, bytes]]) -> list[tuple[str, dict[str, Any]]]:
+    """One parsed object for every kind, and for every shape of version record."""
+    seen, found = set(), []
+    for kind, data in published:
+        value = json.loads(data)
+        shape = (kind, "delta" in value, value.get("delta", {}).get("parts", [None])[:1] == [])
+        if shape not in seen:
+            seen.add(shape)
+            found.append((kind, value))
+    return found

@@ -1,0 +1,43 @@
+"""Which struct, which schema and which field table describe the same object."""
+
+from __future__ import annotations
+
+import msgspec
+
+from deltawire.format import records, tensors
+
+COMMON = "common.json#/$defs/"
+
+SHAPES: dict[str, tuple[type[msgspec.Struct], str, tuple[str, ...]]] = {
+    "stream": (records.StreamRecord, "stream.json", ("envelope", "stream")),
+    "version": (records.VersionRecord, "version.json", ("envelope", "version")),
+    "anchor": (records.AnchorRecord, "anchor.json", ("envelope", "anchor")),
+    "head": (records.HeadRecord, "head.json", ("envelope", "head")),
+    "tensor_table": (tensors.TableRecord, "tensor_table.json", ("tensor_table",)),
+    "envelope": (records.Envelope, COMMON + "envelope", ("envelope",)),
+    "producer": (records.Producer, COMMON + "producer", ("producer",)),
+    "descriptor": (records.Descriptor, COMMON + "descriptor", ("descriptor",)),
+    "parent": (records.Parent, COMMON + "parent", ("parent",)),
+    "delta": (records.Delta, COMMON + "delta", ("delta",)),
+    "part": (records.Part, COMMON + "part", ("descriptor", "part")),
+    "batch": (records.Batch, COMMON + "batch", ("batch",)),
+    "snapshot": (records.Snapshot, COMMON + "snapshot", ("snapshot",)),
+    "shard": (records.Shard, COMMON + "shard", ("descriptor", "shard")),
+    "file": (records.File, COMMON + "file", ("descriptor", "file")),
+    "tensor": (tensors.TensorEntry, COMMON + "tensor", ("tensor",)),
+    "alias": (tensors.Alias, COMMON + "alias", ("alias",)),
+}
+"""By name: struct, schema, and the field tables of SPEC.md that together list its members."""
+
+RECORD_TYPES: dict[str, type[records.Envelope]] = {
+    "stream": records.StreamRecord,
+    "version": records.VersionRecord,
+    "anchor": records.AnchorRecord,
+    "head": records.HeadRecord,
+}
+
+
+def struct_members(kind: type[msgspec.Struct]) -> tuple[set[str], set[str]]:
+    """All members of a struct and the required ones."""
+    fields = msgspec.structs.fields(kind)
+    return {field.encode_name for field in fields}, {field.encode_name for field in fields if field.required}
