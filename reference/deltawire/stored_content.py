@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from dataclasses import dataclass, field
 
-from deltawire.errors import DigestMismatchError
+from deltawire.errors import DigestMismatchError, SizeMismatchError
 from deltawire.format.records import Descriptor, Part, Shard
 from deltawire.format.tensors import TensorTable
 from deltawire.limits import Limits
@@ -67,6 +67,7 @@ class StoredContent:
 
         Raises:
             DigestMismatchError: they are others than the record says.
+            SizeMismatchError: a shard's header has another length than the record says.
             MalformedShardError: a shard's header is invalid, or not of the tensors that the record says.
         """
         key = self._descriptor.key
@@ -82,7 +83,7 @@ class StoredContent:
     def _check_header(self, shard: Shard) -> None:
         data = bytes(self._header)
         if header_length(data, limits=self._limits) != shard.header_bytes:
-            raise DigestMismatchError(f"the header of {shard.key} does not have {shard.header_bytes:,} bytes")
+            raise SizeMismatchError(f"the header of {shard.key} does not have {shard.header_bytes:,} bytes")  # SNP-5
         header = parse_header(data, shard.bytes, limits=self._limits)
         if self._table is not None:
             tensors = self._table.tensors[shard.first_tensor : shard.last_tensor + 1]
