@@ -136,7 +136,7 @@ class WrongBaseError(IntegrityError):
     """The state held is not the one the delta was made against."""
 
     code = "wrong_base"
-    hint = "the target was changed by someone else, or holds another version; load an anchor again"
+    hint = "what is here was changed, or is another version; use the right base, or load an anchor again"
 
 
 class StateMismatchError(IntegrityError):

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 import deltawire
-from deltawire.cli import demo, errors, following, looking, publishing, verifying
+from deltawire.cli import demo, errors, following, looking, patching, publishing, verifying
 from deltawire.cli.group import CommandGroup
 from deltawire.cli.options import examples, help_of
 
@@ -81,6 +81,13 @@ _add(
     "deltawire verify ./stream --deep",
 )
 _add(verifying.probe, _CHECK, "deltawire probe s3://models/scratch", "deltawire probe /mnt/shared --single-writer")
+_add(
+    patching.diff,
+    _FILES,
+    "deltawire diff step-100/ step-101/",
+    "deltawire diff step-100/ step-101/ -o step-101.patch",
+)
+_add(patching.patch, _FILES, "deltawire patch step-100/ step-101.patch ./step-101")
 
 app.command(
     rich_help_panel=_TRY,

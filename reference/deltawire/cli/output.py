@@ -35,8 +35,8 @@ def print_json(value: Any) -> None:
 
 
 def print_line(text: str = "", *, style: str = "") -> None:
-    """Print one line."""
-    console().print(Text(clean(text), style=style))
+    """Print text."""
+    console().print(Text("\n".join(clean(line) for line in text.split("\n")), style=style))
 
 
 def print_facts(facts: Mapping[str, str]) -> None:

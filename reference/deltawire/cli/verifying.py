@@ -62,7 +62,7 @@ def _print_verified(result: Verified) -> None:
 
     for finding in result.findings:
         print_line(f"{finding.code}  {finding.key}", style="bold red")
-        print_line(f"    {finding.message}")
+        print_line("    " + finding.message.removeprefix(finding.key).lstrip())
     for note in result.notes:
         print_line(f"note: {note}", style="dim")
     looked = (

@@ -119,7 +119,9 @@ class FilesSource(Source):
 
     def __init__(self, path: Path, *, limits: Limits) -> None:
         self._places: dict[str, tuple[Path, int, str, tuple[int, ...], int]] = {}
-        for file in self._files(path):
+        self.files = tuple(self._files(path))
+        """The safetensors files."""
+        for file in self.files:
             with file.open("rb") as opened:
                 prefix = opened.read(8)
                 opened.seek(0)
