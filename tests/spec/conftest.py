@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import json
 import uuid
+import zipfile
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from safetensors.numpy import save
 
 from deltawire import AnchorPolicy, Publisher
+from deltawire.patches.writing import write_patch
 from deltawire.store.memory import MemoryStore
 
 
 @pytest.fixture(scope="session")
-def published() -> list[tuple[str, bytes]]:
-    """JSON objects of the stream with the names of their schemas."""
+def published(tmp_path_factory: pytest.TempPathFactory) -> list[tuple[str, bytes]]:
+    """JSON objects of the stream, and of a patch file, with the names of their schemas."""
     store = MemoryStore(f"spec/{uuid.uuid4().hex}")
     tied = np.arange(64, dtype=np.float32).reshape(8, 8)
     state: dict[str, Any] = {
@@ -42,8 +46,21 @@ def published() -> list[tuple[str, bytes]]:
         kind = kinds.get(folder) or {"stream.json": "stream", "head.json": "head"}.get(folder)
         if kind is not None:
             found.append((kind, store.get(info.key, max_bytes=info.bytes).data))
-    assert {kind for kind, _ in found} == {"stream", "version", "anchor", "tensor_table", "head"}
+    found.append(("patch", _patch(tmp_path_factory.mktemp("patch"))))
+    assert {kind for kind, _ in found} == {"stream", "version", "anchor", "tensor_table", "head", "patch"}
     return found
+
+
+def _patch(folder: Path) -> bytes:
+    for name, files in (("a", {"config.json": b"{}", "vocab.txt": b""}), ("b", {"config.json": b"[]"})):
+        (folder / name).mkdir()
+        tensor = np.arange(100, dtype=np.float32) + (name == "b")
+        (folder / name / "model.safetensors").write_bytes(save({"w": tensor}))
+        for file, data in files.items():
+            (folder / name / file).write_bytes(data)
+    write_patch(folder / "a", folder / "b", folder / "patch", metadata={"from": "a"})
+    with zipfile.ZipFile(folder / "patch") as patch:
+        return patch.read("patch.json")
 
 
 @pytest.fixture(scope="session")

@@ -5,6 +5,8 @@ from __future__ import annotations
 import msgspec
 
 from deltawire.format import records, tensors
+from deltawire.limits import DEFAULT_LIMITS
+from deltawire.patches.record import PatchRecord, decode_patch
 
 COMMON = "common.json#/$defs/"
 
@@ -14,6 +16,7 @@ SHAPES: dict[str, tuple[type[msgspec.Struct], str, tuple[str, ...]]] = {
     "anchor": (records.AnchorRecord, "anchor.json", ("envelope", "anchor")),
     "head": (records.HeadRecord, "head.json", ("envelope", "head")),
     "tensor_table": (tensors.TableRecord, "tensor_table.json", ("tensor_table",)),
+    "patch": (PatchRecord, "patch.json", ("patch",)),
     "envelope": (records.Envelope, COMMON + "envelope", ("envelope",)),
     "producer": (records.Producer, COMMON + "producer", ("producer",)),
     "descriptor": (records.Descriptor, COMMON + "descriptor", ("descriptor",)),
@@ -29,12 +32,21 @@ SHAPES: dict[str, tuple[type[msgspec.Struct], str, tuple[str, ...]]] = {
 }
 """By name: struct, schema, and the field tables of SPEC.md that together list its members."""
 
-RECORD_TYPES: dict[str, type[records.Envelope]] = {
+_ENVELOPES: dict[str, type[records.Envelope]] = {
     "stream": records.StreamRecord,
     "version": records.VersionRecord,
     "anchor": records.AnchorRecord,
     "head": records.HeadRecord,
 }
+
+
+def decode(kind: str, data: bytes) -> msgspec.Struct | tensors.TensorTable:
+    """Read an object by the reference. Raises DeltawireError."""
+    if kind == "tensor_table":
+        return tensors.parse_table(data, limits=DEFAULT_LIMITS)
+    if kind == "patch":
+        return decode_patch(data, limits=DEFAULT_LIMITS)
+    return records.decode(data, _ENVELOPES[kind], what=kind, limits=DEFAULT_LIMITS)
 
 
 def struct_members(kind: type[msgspec.Struct]) -> tuple[set[str], set[str]]:

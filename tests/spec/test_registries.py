@@ -14,6 +14,7 @@ from deltawire.format import features, records
 from deltawire.format.dtypes import DTYPES
 from deltawire.limits import Limits
 from deltawire.parts.rows import FIXED_FIELDS
+from deltawire.patches.record import MEDIA_TYPE
 from deltawire.producer.publisher import PublishTimings
 from tests.spec import document
 from tests.spec.schemas import members, schemas
@@ -95,7 +96,8 @@ def test_features() -> None:
 
 def test_media_types() -> None:
     listed = {row["Media type"] for row in document.table("table", "media types")}
-    assert listed == {records.JSON_TYPE, records.ARROW_TYPE, records.SAFETENSORS_TYPE, records.BINARY_TYPE}
+    known = {records.JSON_TYPE, records.ARROW_TYPE, records.SAFETENSORS_TYPE, records.BINARY_TYPE, MEDIA_TYPE}
+    assert listed == known
 
 
 def test_timings() -> None:
