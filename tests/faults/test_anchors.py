@@ -1,0 +1,239 @@
+"""An anchor is written beside publishes that go on: they do not wait for it, and it is its version bit for bit."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from deltawire.consumer.follower import Follower
+from deltawire.errors import DeadlineExceededError, SourceChangedError, StoreUnavailableError
+from deltawire.format import keys
+from deltawire.format.tensors import TensorTable, build_table
+from deltawire.kernels import digest as digest_kernels
+from deltawire.kernels.digest import digest_range
+from deltawire.limits import DEFAULT_LIMITS, MIB
+from deltawire.producer import base as base_module
+from deltawire.producer.anchors import AnchorPolicy
+from deltawire.producer.base import BaseState
+from deltawire.store.base import Bytes
+from deltawire.store.memory import MemoryStore
+from tests.faults.conftest import new_memory
+from tests.faults.faulty_store import Call, Fault, FaultyStore
+from tests.faults.line import DTYPES, Reading, Version, assert_same, check_line, first_state, open_publisher, stepped
+
+EVERY_TWO = AnchorPolicy(every=2, outweigh=None)
+SIZES = (7, 1, 0, 64)
+TABLE: TensorTable = build_table([(f"t{n}", "BF16", (size,)) for n, size in enumerate(SIZES)], limits=DEFAULT_LIMITS)
+
+
+def new_base(seed: int) -> tuple[BaseState, list[npt.NDArray[np.uint16]]]:
+    rng = np.random.default_rng(seed)
+    bits = [rng.integers(0, 4, size, dtype=np.uint16) for size in SIZES]
+    return BaseState(TABLE, [array.copy() for array in bits]), bits
+
+
+def advance(base: BaseState, ordinal: int, new: npt.NDArray[np.uint16]) -> None:
+    tensor = TABLE.tensors[ordinal]
+    shares = [int(digest_range(bits, np.uint64(tensor.seed), np.uint64(0))) for bits in (base.bits(tensor), new)]
+    base.advance(tensor, new, before=shares[0], after=shares[1])
+
+
+@given(
+    st.integers(0, 2**32),
+    st.lists(st.tuples(st.sampled_from(["advance", "read"]), st.integers(0, 3)), max_size=30),
+)
+def test_a_frozen_base_reads_as_it_was(seed: int, moves: list[tuple[str, int]]) -> None:
+    base, bits = new_base(seed)
+    rng = np.random.default_rng(seed)
+    freeze = base.freeze()
+    assert freeze.digests == base.digests
+    readers: dict[int, Iterator[memoryview]] = {}
+    for move, ordinal in moves:
+        if move == "advance":
+            # Few values, so that elements change back and forth.
+            advance(base, ordinal, rng.integers(0, 4, SIZES[ordinal], dtype=np.uint16))
+        elif ordinal not in readers:
+            readers[ordinal] = base.read_frozen(freeze, TABLE.tensors[ordinal])
+            assert b"".join(readers[ordinal]) == bits[ordinal].tobytes()
+    for tensor in TABLE.tensors:
+        if tensor.ordinal not in readers:
+            assert b"".join(base.read_frozen(freeze, tensor)) == bits[tensor.ordinal].tobytes()
+        whole = int(digest_range(base.bits(tensor), np.uint64(tensor.seed), np.uint64(0)))
+        assert base.digests[tensor.ordinal] == whole
+    assert not freeze.undo
+    base.release()
+    advance(base, 0, bits[0] + np.uint16(9))
+    assert not freeze.undo, "it keeps old bits for nobody"
+
+
+def test_a_base_never_believes_what_it_did_not_write(monkeypatch: pytest.MonkeyPatch) -> None:
+    base, bits = new_base(0)
+    new = bits[3] + np.uint16(1)
+    real = digest_kernels.digest_at
+
+    def digest_at(*arguments: Any) -> Any:
+        new[:] = 77  # the caller's optimizer moves on
+        return real(*arguments)
+
+    monkeypatch.setattr(base_module, "digest_at", digest_at)
+    tensor = TABLE.tensors[3]
+    shares = [int(digest_range(array, np.uint64(tensor.seed), np.uint64(0))) for array in (bits[3], new)]
+    base.advance(tensor, new, before=shares[0], after=shares[1])
+    assert (base.bits(tensor) == bits[3] + 1).all()
+    with pytest.raises(SourceChangedError):
+        base.advance(tensor, new, before=0, after=1)
+
+
+class SlowAnchors(FaultyStore):
+    """Lets every chunk of an anchor wait for a permit."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.permits = threading.Semaphore(0)
+        self.open = threading.Event()
+
+    def put_stream(self, key: str, chunks: Any) -> int:
+        if threading.current_thread().name != "deltawire-anchor":
+            return super().put_stream(key, chunks)
+
+        def permitted() -> Iterator[Bytes]:
+            for chunk in chunks:
+                while not self.open.is_set() and not self.permits.acquire(timeout=0.005):
+                    pass
+                yield chunk
+
+        return super().put_stream(key, permitted())
+
+
+@given(st.integers(0, 2**32), st.lists(st.integers(0, 4), min_size=6, max_size=10))
+@settings(max_examples=25)
+def test_publishes_do_not_wait_for_an_anchor(seed: int, permits: list[int]) -> None:
+    memory = new_memory()
+    store = SlowAnchors(memory)
+    versions = [Version(first_state(seed), {"config.json": b"0"})]
+    with open_publisher(store, anchors=EVERY_TWO) as publisher:
+        for number, permitted in enumerate([0, 0, *permits]):
+            if number:
+                state = stepped(versions[-1].state, seed + number, fraction=0.4)
+                versions.append(Version(state, {"config.json": b"%d" % (number // 2)}))
+            publisher.publish(versions[-1].state, files=versions[-1].files, dtypes=DTYPES, timeout=30)
+            for _ in range(permitted):
+                store.permits.release()
+        store.open.set()
+        assert publisher.wait_for_anchor(timeout=30)
+        assert publisher.anchor_error is None
+        assert publisher.anchor_version is not None
+        assert publisher.anchor_version >= 2
+    with Reading(memory) as reading:
+        assert reading.anchors
+        anchors = [anchor.version for anchor in reading.anchors]
+    check_line(memory, versions)
+    for number in anchors:
+        with Follower(memory) as follower:
+            update = follower.poll(to=number)
+            assert update is not None
+            assert update.steps == ("anchor",)
+            assert_same(follower.arrays, versions[number].state)
+
+
+def grow(publisher: Any, count: int) -> None:
+    """Publish ``count`` versions, and remember nothing."""
+    state = first_state()
+    for number in range(count):
+        state = stepped(state, number)
+        publisher.publish(state, dtypes=DTYPES)
+
+
+def test_a_failed_anchor_is_tried_again_with_the_next_version(memory: MemoryStore) -> None:
+    down = {True}
+
+    def before(call: Call) -> None:
+        if threading.current_thread().name == "deltawire-anchor" and down:
+            call.fault = Fault.UNAVAILABLE
+
+    with open_publisher(FaultyStore(memory, before=before), anchors=EVERY_TWO) as publisher:
+        grow(publisher, 3)
+        publisher.wait_for_anchor()
+        error = publisher.anchor_error
+        assert isinstance(error, StoreUnavailableError)
+        assert publisher.anchor_version == 0
+        down.clear()
+        grow(publisher, 1)
+        publisher.wait_for_anchor()
+        assert publisher.anchor_error is None
+        assert publisher.anchor_version == 3
+
+
+def test_an_anchor_that_cannot_get_a_thread_does_not_fail_the_version(
+    memory: MemoryStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = threading.Thread.start
+
+    def start(self: threading.Thread) -> None:
+        if self.name == "deltawire-anchor":
+            raise RuntimeError("can't start new thread")
+        real(self)
+
+    with open_publisher(memory, anchors=EVERY_TWO) as publisher:
+        with monkeypatch.context() as patch:
+            patch.setattr(threading.Thread, "start", start)
+            grow(publisher, 3)
+        assert isinstance(publisher.anchor_error, RuntimeError)
+        grow(publisher, 1)
+        publisher.wait_for_anchor()
+        assert publisher.anchor_version == 3
+
+
+def test_a_rebase_waits_for_an_anchor_no_longer_than_its_deadline(memory: MemoryStore) -> None:
+    store = SlowAnchors(memory)
+    grown = {**first_state(), "late": np.arange(5, dtype=np.uint16)}
+    with open_publisher(store, anchors=EVERY_TWO) as publisher:
+        grow(publisher, 3)
+        started = time.monotonic()
+        with pytest.raises(DeadlineExceededError):
+            publisher.publish(grown, dtypes=DTYPES, timeout=0.1)
+        assert time.monotonic() - started < 2
+        grow(publisher, 1)  # the old base is still good for deltas
+        with Follower(memory) as follower:
+            assert follower.poll() is not None
+            assert follower.record is not None
+            assert follower.record.delta is not None
+        store.open.set()
+        published = publisher.publish(grown, dtypes=DTYPES)
+        assert published.record.snapshot is not None
+        assert publisher.anchor_version == published.version
+
+
+def test_an_anchor_that_somebody_else_wrote_first_is_as_good(memory: MemoryStore) -> None:
+    with open_publisher(memory, anchors=EVERY_TWO) as publisher:
+        grow(publisher, 2)
+    memory.put(keys.anchor_key(2), b"{}", mode="create")
+    with open_publisher(memory, anchors=EVERY_TWO) as publisher:
+        grow(publisher, 1)
+        publisher.wait_for_anchor()
+        assert publisher.anchor_error is None
+    assert memory.get(keys.anchor_key(2), max_bytes=MIB).data == b"{}"
+    with Follower(memory) as follower:  # it is damaged, so the line is taken from the start
+        update = follower.poll()
+        assert update is not None
+        assert update.steps == ("snapshot", "delta", "delta")
+        follower.verify()
+
+
+def test_closing_waits_for_an_anchor_but_not_for_ever(memory: MemoryStore) -> None:
+    store = SlowAnchors(memory)
+    publisher = open_publisher(store, anchors=EVERY_TWO)
+    grow(publisher, 3)
+    started = time.monotonic()
+    publisher.close(timeout=0.1)
+    assert time.monotonic() - started < 2
+    store.open.set()
+    assert publisher.wait_for_anchor(timeout=30)
