@@ -18,7 +18,7 @@ from msgspec import Struct
 from deltawire.demo.messages import AnyMessage, Failed, decode_message
 from deltawire.errors import CODES, DeltawireError
 
-_TAIL_LINES, _TAIL_BYTES = 8, 4000
+_TAIL_LINES, _TAIL_BYTES = 20, 8000
 _ENVIRONMENT = {
     "HF_HUB_OFFLINE": "1",
     "OMP_WAIT_POLICY": "PASSIVE",  # threads that wait by spinning would starve the followers of a small machine
