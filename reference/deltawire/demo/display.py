@@ -11,6 +11,7 @@ from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 from rich.table import Column
 
+from deltawire.cli import units
 from deltawire.demo.evidence import FOLLOWER, LATE_JOINER, times_smaller
 from deltawire.demo.messages import Committed, Loaded, Verified
 
@@ -79,14 +80,14 @@ class ConsoleDisplay:
             self._progress.update(self._bars[who], text=escape(text))
 
     def loaded(self, message: Loaded) -> None:
-        size = megabytes(message.state_bytes)
+        size = units.size(message.state_bytes)
         self.note("trainer", f"has its {message.kind}: {message.elements / 1e6:,.1f} M elements, {size} in bf16")
 
     def committed(self, message: Committed) -> None:
         if message.version == 0:
-            text = f"version 0: the whole model, {megabytes(message.stored_bytes)}"
+            text = f"version 0: the whole model, {units.size(message.stored_bytes)}"
         else:
-            size, smaller = megabytes(message.stored_bytes), times_smaller([message])
+            size, smaller = units.size(message.stored_bytes), times_smaller([message])
             text = f"version {message.version}: {size}, {smaller:,.0f} times less"
         self._step("trainer", message.version, text, once=message.version == 0)
 
@@ -103,15 +104,6 @@ class ConsoleDisplay:
         if once or not self._live:
             self.note(who, text)
         self._progress.update(self._bars[who], completed=version, text=escape(text))
-
-
-def megabytes(size: float) -> str:
-    """A size in decimal units, three digits."""
-    units = iter(("B", "kB", "MB", "GB"))
-    unit = next(units)
-    while size >= 999.5 and unit != "GB":
-        size, unit = size / 1000, next(units)
-    return f"{size:.3g} {unit}" if size < 999.5 else f"{size:,.0f} {unit}"
 
 
 def path_in_words(report: Verified) -> str:

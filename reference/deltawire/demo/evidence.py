@@ -18,9 +18,7 @@ class Evidence:
     steps: int
     loaded: Loaded | None = None
     committed: dict[int, Committed] = field(default_factory=dict)
-    verified: dict[str, dict[int, Verified]] = field(
-        default_factory=lambda: {FOLLOWER: {}, LATE_JOINER: {}}
-    )
+    verified: dict[str, dict[int, Verified]] = field(default_factory=lambda: {FOLLOWER: {}, LATE_JOINER: {}})
     """By follower, then version; of a version proved twice, the report that has the times."""
     resumed: Verified | None = None
     """What the killed follower held when it was started again."""

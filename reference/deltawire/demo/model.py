@@ -50,9 +50,7 @@ class SentenceModel:
     def embed(self, texts: list[str]) -> torch.Tensor:
         """Mean-pooled embeddings, one row a text."""
         tokens = self._tokenizer(texts, padding=True, truncation=True, max_length=_TOKENS, return_tensors="pt")
-        hidden = self._encoder(
-            input_ids=tokens["input_ids"], attention_mask=tokens["attention_mask"]
-        ).last_hidden_state
+        hidden = self._encoder(input_ids=tokens["input_ids"], attention_mask=tokens["attention_mask"]).last_hidden_state
         mask = tokens["attention_mask"].unsqueeze(-1).to(hidden.dtype)
         pooled: torch.Tensor = (hidden * mask).sum(1) / mask.sum(1)
         return pooled

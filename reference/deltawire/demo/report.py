@@ -10,8 +10,9 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from deltawire.cli import units
 from deltawire.demo.director import Plan
-from deltawire.demo.display import megabytes, path_in_words
+from deltawire.demo.display import path_in_words
 from deltawire.demo.evidence import (
     FOLLOWER,
     INT32_BF16_BYTES,
@@ -53,7 +54,7 @@ def _row(evidence: Evidence, version: int, *, wide: bool) -> list[str]:
         each = bytes_per_changed([done]) if delta else None
         cells += [
             f"{100 * done.changed_elements / max(1, done.elements):.2f}" if delta else "all",
-            megabytes(done.stored_bytes),
+            units.size(done.stored_bytes),
             "-" if each is None else f"{each:.3f}",
             f"{times_smaller([done]):,.0f}" if delta else "-",
             _milliseconds(done.publish_seconds),
@@ -82,7 +83,7 @@ def summary(evidence: Evidence, plan: Plan, seconds: float) -> list[str]:
         stored, full = sum(one.stored_bytes for one in deltas), sum(one.state_bytes for one in deltas)
         lines.append(
             f"{times_smaller(deltas):,.0f} times smaller than full models: {len(deltas)} steps took "
-            f"{megabytes(stored)} instead of {megabytes(full)}."
+            f"{units.size(stored)} instead of {units.size(full)}."
         )
     if (each := bytes_per_changed(deltas)) is not None:
         lines.append(
@@ -100,13 +101,13 @@ def summary(evidence: Evidence, plan: Plan, seconds: float) -> list[str]:
         after = [one for one in evidence.verified[FOLLOWER].values() if one.version > resumed.version]
         lines.append(
             f"The follower killed at version {plan.kill_at} lost nothing: started again, {how}, then fetched only "
-            f"{megabytes(sum(one.bytes_fetched for one in after))} of deltas."
+            f"{units.size(sum(one.bytes_fetched for one in after))} of deltas."
         )
     joined = evidence.joined_at
     if joined is not None:
         first = evidence.verified[LATE_JOINER][joined]
         lines.append(
-            f"The late joiner fetched {path_in_words(first)}, {megabytes(first.bytes_fetched)}, "
+            f"The late joiner fetched {path_in_words(first)}, {units.size(first.bytes_fetched)}, "
             f"and was at version {joined} in {_total(first):.1f} s."
         )
     if evidence.trained is not None and evidence.trained == evidence.followed:
