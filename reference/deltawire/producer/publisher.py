@@ -407,8 +407,8 @@ class Publisher:
         """Create the version record, and say what happened if that is not what happened. CMT-3, CMT-8"""
         started = time.perf_counter()
         data = records.encode(record)
-        self._limits.check("record_bytes", len(data), "size of the version record")
         key = keys.version_key(record.version)
+        records.decode(data, VersionRecord, what=key, limits=self._limits)  # no reader would take what fails here. LIM-4
         deadline.remaining()
         # Until the line stands at the new version, whatever interrupts us leaves that unfinished. CMT-9
         self._stopped = OutcomeUnknownError(f"the commit of version {record.version} was interrupted")
@@ -492,8 +492,10 @@ class Publisher:
             state_digest=committed.record.state_digest,
             snapshot=snapshot,
         )
+        key, data = keys.anchor_key(version), records.encode(record)
+        records.decode(data, AnchorRecord, what=key, limits=self._limits)  # LIM-4
         # Another maintainer may have anchored this version meanwhile; either anchor is as good. ANC-4
-        create_record(self._store, keys.anchor_key(version), records.encode(record), deadline=Deadline(None))
+        create_record(self._store, key, data, deadline=Deadline(None))
 
     def _write_snapshot(self, base: BaseState, prefix: str, files: Mapping[str, bytes]) -> Snapshot:
         return write_snapshot(
