@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import typer
 
+from deltawire.cli.options import help_of
 from deltawire.errors import MissingDependencyError
 
 
@@ -19,6 +20,6 @@ def demo(context: typer.Context) -> None:
             f"the demo needs {error.name}, which is not installed; run pip install 'deltawire[demo]'"
         ) from None
     inner = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode="rich")
-    inner.command(name="demo")(command)
+    inner.command(name="demo", help=help_of(command))(command)
     status = typer.main.get_command(inner).main(context.args, prog_name="deltawire demo", standalone_mode=False)
     raise typer.Exit(status or 0)
