@@ -408,7 +408,7 @@ class Publisher:
         started = time.perf_counter()
         data = records.encode(record)
         key = keys.version_key(record.version)
-        records.decode(data, VersionRecord, what=key, limits=self._limits)  # no reader would take what fails here. LIM-4
+        records.decode(data, VersionRecord, what=key, limits=self._limits)  # no reader takes what fails here. LIM-4
         deadline.remaining()
         # Until the line stands at the new version, whatever interrupts us leaves that unfinished. CMT-9
         self._stopped = OutcomeUnknownError(f"the commit of version {record.version} was interrupted")
