@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import struct
 import zipfile
 import zlib
@@ -39,10 +40,8 @@ class PatchReader:
     def __init__(self, path: Path, *, limits: Limits) -> None:
         self._path = path
         self._limits = limits
-        try:
+        with _readable(f"{path} is not a patch file"):
             self._zip = zipfile.ZipFile(path)
-        except _UNREADABLE as error:
-            raise MalformedRecordError(f"{path} is not a patch file: {error}") from None
         try:
             self._members = self._index()
         except BaseException:
@@ -121,11 +120,21 @@ class PatchReader:
         stored = info.compress_type == zipfile.ZIP_STORED and info.compress_size == info.file_size
         if not stored or info.flag_bits & _ENCRYPTED:
             raise MalformedRecordError(f"{name} is compressed or encrypted")  # PAT-1
-        try:
-            with self._zip.open(info) as member:
-                yield member
-        except _UNREADABLE as error:
-            raise MalformedRecordError(f"{name} cannot be read: {error}") from None
+        with _readable(f"{name} cannot be read"), self._zip.open(info) as member:
+            yield member
+
+
+@contextmanager
+def _readable(what: str) -> Iterator[None]:
+    """Say of whatever the ZIP reader stumbles over that the file is not one of ours."""
+    try:
+        yield
+    except _UNREADABLE as error:
+        raise MalformedRecordError(f"{what}: {error}") from None
+    except OSError as error:
+        if error.errno != errno.EINVAL:  # a place before the beginning of the file
+            raise
+        raise MalformedRecordError(f"{what}: it points outside itself") from None
 
 
 class PatchWriter:
