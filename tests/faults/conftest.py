@@ -1,11 +1,13 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Iterator
 
 import pytest
 
 from deltawire.producer import commit
 from deltawire.store.memory import MemoryStore
+from tests.faults.doomed import Nursery, nothing, nursery
 from tests.strategies import load_profile
 
 load_profile()
@@ -17,6 +19,12 @@ def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(commit, "_PAUSES", (0.0, 0.0, 0.0, 0.0))
 
 
+@pytest.fixture
+def no_fsync(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Do not wait for the disk: nothing here loses power."""
+    monkeypatch.setattr("os.fsync", nothing)
+
+
 def new_memory() -> MemoryStore:
     return MemoryStore(f"faults-{uuid.uuid4().hex}")
 
@@ -24,3 +32,9 @@ def new_memory() -> MemoryStore:
 @pytest.fixture
 def memory() -> MemoryStore:
     return new_memory()
+
+
+@pytest.fixture(scope="session")
+def doomed() -> Iterator[Nursery]:
+    with nursery() as running:
+        yield running
