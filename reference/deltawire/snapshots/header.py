@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from deltawire.errors import DeltawireError, MalformedShardError
 from deltawire.format import strict_json
-from deltawire.format.dtypes import dtype_of, storage_shape
+from deltawire.format.dtypes import dtype_of
 from deltawire.format.tensors import Tensor
 from deltawire.limits import Limits
 
@@ -108,7 +109,7 @@ def parse_header(data: bytes, file_bytes: int, *, limits: Limits) -> Header:
     if not isinstance(metadata, dict) or not all(isinstance(value, str) for value in metadata.values()):
         raise MalformedShardError("__metadata__ is not an object of strings")
     limits.check("tensors", len(members), "number of tensors of a safetensors file")
-    entries = sorted((_entry(name, value) for name, value in members.items()), key=lambda e: (e.begin, e.end))
+    entries = sorted((_entry(name, value, limits) for name, value in members.items()), key=lambda e: (e.begin, e.end))
     at = 0
     for entry in entries:
         if entry.begin != at:
@@ -119,19 +120,18 @@ def parse_header(data: bytes, file_bytes: int, *, limits: Limits) -> Header:
     return Header(tuple(entries), metadata, length, at)
 
 
-def _entry(name: str, value: object) -> Entry:
+def _entry(name: str, value: object, limits: Limits) -> Entry:
     match value:
-        case {"dtype": str(dtype), "shape": list(shape), "data_offsets": [int(begin), int(end)]}:
+        case {"dtype": str(dtype), "shape": list(shape), "data_offsets": [begin, end]}:
             pass
         case _:
             raise MalformedShardError(f"tensor {name[:80]!r} has no dtype, shape and data_offsets")
-    if not all(type(extent) is int and 0 <= extent < 1 << 53 for extent in shape) or not 0 <= begin <= end:
+    limits.check("dims", len(shape), f"rank of {name[:80]!r}")  # before the product of its extents
+    if not all(type(number) is int and 0 <= number < 1 << 53 for number in (*shape, begin, end)) or begin > end:
         raise MalformedShardError(f"tensor {name[:80]!r} has an impossible shape or place")
     kind = dtype_of(dtype)
-    elements = 1
-    for extent in storage_shape(kind, tuple(shape)):
-        elements *= extent
-    if elements * kind.width != end - begin:
+    # In bits: a sub-byte tensor need not fill whole bytes here, but then no number of bytes is right. DTY-3
+    if math.prod(shape) * kind.bits != 8 * (end - begin):
         raise MalformedShardError(f"tensor {name[:80]!r} of shape {shape} does not have {end - begin:,} bytes")
     return Entry(name, dtype, tuple(shape), begin, end)
 
