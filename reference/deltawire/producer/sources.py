@@ -89,7 +89,8 @@ class ArraysSource(Source):
                 self._aliases[name] = seen[place]
                 continue
             seen[place] = name
-            entries.append((name, _dtype_name(name, array, dtypes), array.shape))
+            kind = _dtype_name(name, array, dtypes)
+            entries.append((name, kind, _logical_shape(name, array, kind)))
         self._entries = tuple(entries)
 
     @property
@@ -101,7 +102,8 @@ class ArraysSource(Source):
         return self._aliases
 
     def bits(self, name: str) -> Bits:
-        flat = np.ascontiguousarray(self._arrays[name]).reshape(-1)
+        array = self._arrays[name]
+        flat = np.ascontiguousarray(array, array.dtype.newbyteorder("<")).reshape(-1)  # DTY-4
         return flat.view(f"<u{flat.itemsize}")
 
 
@@ -112,6 +114,16 @@ def _dtype_name(name: str, array: npt.NDArray[np.generic], dtypes: Mapping[str, 
     if dtype_of(known).width != array.itemsize:
         raise InvalidStateError(f"{name!r} has elements of {array.itemsize} bytes, which cannot be {known}")
     return known
+
+
+def _logical_shape(name: str, array: npt.NDArray[np.generic], kind: str) -> tuple[int, ...]:
+    """Shape in elements; those of a sub-byte dtype are packed along the array's last dimension (DTY-3)."""
+    dtype = dtype_of(kind)
+    if not dtype.packed:
+        return array.shape
+    if not array.shape or array.shape[-1] * 8 % dtype.bits:
+        raise InvalidStateError(f"{name!r}: rows of bytes of shape {array.shape} do not hold whole {kind} elements")
+    return (*array.shape[:-1], array.shape[-1] * 8 // dtype.bits)
 
 
 class FilesSource(Source):

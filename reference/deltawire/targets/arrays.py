@@ -131,8 +131,10 @@ def _check_given(arrays: Mapping[str, Array], table: TensorTable, selected: Sequ
         array = arrays.get(tensor.name)
         if array is None:
             raise TargetMismatchError(f"the target has no tensor {tensor.name!r}")
-        shapes = (tensor.shape, tensor.storage_shape)
-        if array.shape not in shapes or array.itemsize != tensor.dtype.width:
+        # A sub-byte tensor is held as its bytes, in whatever shape.
+        fits = array.nbytes == tensor.bytes if tensor.dtype.packed else array.shape == tensor.shape
+        native = array.dtype.newbyteorder("<") == array.dtype
+        if not fits or not native or array.itemsize != tensor.dtype.width:
             have = f"{array.dtype} {list(array.shape)}"
             want = f"{tensor.dtype.name} {list(tensor.shape)}"
             raise TargetMismatchError(f"the target's {tensor.name!r} is {have}, the stream's is {want}")
