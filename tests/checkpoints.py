@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
+State = dict[str, tuple[str, tuple[int, ...], bytes]]
 Tensors = Mapping[str, tuple[str, tuple[int, ...], bytes]]
 """dtype name, shape and little-endian bytes by name."""
 
@@ -23,28 +24,28 @@ def write_shard(path: Path, tensors: Tensors, metadata: Mapping[str, str] | None
     path.write_bytes(len(header).to_bytes(8, "little") + header + b"".join(data for _, _, data in tensors.values()))
 
 
-def read_shard(path: Path) -> dict[str, tuple[str, tuple[int, ...], bytes]]:
+def read_shard(path: Path) -> State:
     """Read a safetensors file by hand."""
     raw = path.read_bytes()
     start = 8 + int.from_bytes(raw[:8], "little")
     members = json.loads(raw[8:start])
     members.pop("__metadata__", None)
-    found = {}
+    found: State = {}
     for name, member in members.items():
         begin, end = member["data_offsets"]
         found[name] = (member["dtype"], tuple(member["shape"]), raw[start + begin : start + end])
     return found
 
 
-def read_checkpoint(path: Path) -> dict[str, tuple[str, tuple[int, ...], bytes]]:
+def read_checkpoint(path: Path) -> State:
     """All tensors of the safetensors files in a directory."""
-    found = {}
+    found: State = {}
     for file in sorted(path.glob("*.safetensors")):
         found |= read_shard(file)
     return found
 
 
-def steps(count: int, *, seed: int = 7) -> list[dict[str, tuple[str, tuple[int, ...], bytes]]]:
+def steps(count: int, *, seed: int = 7) -> list[State]:
     """A bf16 weight, an f32 norm and a buffer over a few training steps; the buffer never changes."""
     random = np.random.default_rng(seed)
     weight = random.integers(0, 1 << 16, 4096, dtype=np.uint16)
