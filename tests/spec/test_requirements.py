@@ -61,9 +61,8 @@ def test_identifiers_of_a_prefix_ascend() -> None:
 def test_what_a_file_cites_exists(path: Path) -> None:
     text = path.read_text(encoding="utf-8")
     assert not _cited(text) - set(DEFINED)
-    if path.suffix == ".py" and "spec" not in path.parts:
-        numbered = {number for number in _sections(text) if "SPEC" in text}
-        assert not numbered - document.headings()
+    if "SPEC" in text and path.parent != Path(__file__).parent:
+        assert not _sections(text) - document.headings()
 
 
 def test_what_the_document_cites_exists() -> None:
