@@ -15,7 +15,9 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
+import msgspec
 import numpy as np
+from msgspec import MsgspecError, Struct
 from safetensors import SafetensorError
 
 from deltawire.errors import DeltawireError, TargetBusyError, TargetMismatchError
@@ -41,6 +43,22 @@ _HELD, _JOURNAL, _INSTALL, _INCOMING, _LOCK = (
 )  # fmt: skip
 _TABLES = "tensors-*.json"
 """Tables have their digest in their name: while a snapshot is installed there are the old one and the new one."""
+
+
+class _HeldFile(Struct, frozen=True, kw_only=True):
+    """``held.json``: what the directory is."""
+
+    record: str
+    digest: str
+    tensors: list[str]
+
+
+class _Plan(Struct, frozen=True, kw_only=True):
+    """``install.json``: what is left to do once a snapshot is complete in ``incoming``."""
+
+    install: list[str]
+    remove: list[str]
+    held: _HeldFile
 
 
 class DirectoryTarget(Target):
@@ -70,6 +88,8 @@ class DirectoryTarget(Target):
         self._incoming: dict[str, NumpyBits] | None = None
         self._files: dict[str, bytes] = {}
         self._held: Held | None = None
+        self._unsettled = False
+        """Whether an update was begun and its end not seen: what is on the disk must be looked at again."""
         try:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             self._remove_temporaries()
@@ -83,7 +103,7 @@ class DirectoryTarget(Target):
 
     @property
     def held(self) -> Held | None:
-        if self._lock is not None and self._interrupted():
+        if self._unsettled:
             self._recover()
         return self._held
 
@@ -110,6 +130,7 @@ class DirectoryTarget(Target):
     def end_snapshot(self, held: Held) -> None:
         incoming = self._incoming
         assert incoming is not None  # noqa: S101 - begin_snapshot came first
+        self._unsettled = True
         try:
             self._prepare_install(incoming, held)
         finally:
@@ -136,8 +157,8 @@ class DirectoryTarget(Target):
         before = {file.name for file in self._held.committed.record.files} if self._held else set()
         gone = sorted(before - keep)
         self._write(_table_name(held.committed), held.table.data)
-        plan = {"install": names, "remove": gone, "held": _held_members(held)}
-        self._write(_INSTALL, json.dumps(plan).encode())  # from here on the new state is what a restart gives
+        plan = _Plan(install=names, remove=gone, held=_held_file(held))
+        self._write(_INSTALL, msgspec.json.encode(plan))  # from here on the new state is what a restart gives
 
     def apply(self, changes: Sequence[Change], held: Held) -> None:
         before = {file.name for file in self._held.committed.record.files} if self._held else set()
@@ -146,15 +167,16 @@ class DirectoryTarget(Target):
             changes=[(change.tensor.name, change.where, change.new) for change in changes],
             files=self._files,
             removed=sorted(gone),
-            held=_held_members(held),
+            held=msgspec.to_builtins(_held_file(held)),
         )
         self._files = {}
+        self._unsettled = True
         write_journal(journal, self._private / _JOURNAL)  # APL-5: from here on the new state is what a restart gives
         self._replay(journal)
-        self._held = held
+        self._held, self._unsettled = held, False
 
     def close(self) -> None:
-        self._bits = {}
+        self._bits, self._unsettled = {}, False
         if self._lock is not None:
             os.close(self._lock)
             self._lock = None
@@ -172,32 +194,30 @@ class DirectoryTarget(Target):
         """Finish what was begun, then open what is there."""
         try:
             if (self._private / _INSTALL).exists():
-                self._install(json.loads((self._private / _INSTALL).read_bytes()))
+                self._install(msgspec.json.decode((self._private / _INSTALL).read_bytes(), type=_Plan))
             self._open()
             path = self._private / _JOURNAL
             if path.exists():
                 self._replay(read_journal(path))
                 self._open()
-        except (DeltawireError, SafetensorError, KeyError, TypeError, ValueError) as error:
+        except (DeltawireError, MsgspecError, SafetensorError, KeyError, TypeError, ValueError) as error:
             self._held, self._bits = None, {}
             raise TargetMismatchError(f"{self.path} is damaged: {error}; remove it and start again") from None
         shutil.rmtree(self._private / _INCOMING, ignore_errors=True)
+        self._unsettled = False
 
-    def _install(self, plan: Mapping[str, object]) -> None:
-        names, gone = plan["install"], plan["remove"]
-        assert isinstance(names, list)  # noqa: S101 - we wrote it
-        assert isinstance(gone, list)  # noqa: S101 - we wrote it
+    def _install(self, plan: _Plan) -> None:
         self._bits = {}
-        for name in names:
+        for name in plan.install:
             with suppress(FileNotFoundError):  # moved before the interruption
                 (self._private / _INCOMING / name).replace(self.path / name)
         for path in self.path.glob("model-*.safetensors"):
-            if path.name not in names:
+            if path.name not in plan.install:
                 path.unlink()
-        for name in gone:
+        for name in plan.remove:
             (self.path / name).unlink(missing_ok=True)
         sync_folder(self.path)
-        self._write(_HELD, json.dumps(plan["held"]).encode())
+        self._write(_HELD, msgspec.json.encode(plan.held))
         (self._private / _INSTALL).unlink()
         sync_folder(self._private)
 
@@ -219,10 +239,10 @@ class DirectoryTarget(Target):
         """Map the shards and read what version they are."""
         self._held = None
         try:
-            members = json.loads((self._private / _HELD).read_bytes())
+            stored = msgspec.json.decode((self._private / _HELD).read_bytes(), type=_HeldFile)
         except FileNotFoundError:
             return
-        held = self._read_held(members)
+        held = self._read_held(stored)
         self._bits = {}
         for path in sorted(self.path.glob("model-*.safetensors")):
             self._bits |= _open_shard(path, held.tensors)
@@ -233,8 +253,8 @@ class DirectoryTarget(Target):
             if path.name != _table_name(held.committed):
                 path.unlink()
 
-    def _read_held(self, members: Mapping[str, str]) -> Held:
-        data = members["record"].encode()
+    def _read_held(self, members: _HeldFile) -> Held:
+        data = members.record.encode()
         record = records.decode(data, VersionRecord, what=_HELD, limits=DEFAULT_LIMITS)
         committed = Committed(record, sha256(data), data)
         try:
@@ -244,9 +264,9 @@ class DirectoryTarget(Target):
         if sha256(stored) != record.tensors.digest:
             raise TargetMismatchError("its tensor table is another")
         table = parse_table(stored, limits=DEFAULT_LIMITS)
-        names = set(members["tensors"])
+        names = set(members.tensors)
         tensors = tuple(tensor for tensor in table.tensors if tensor.name in names)
-        return Held(committed, table, tensors, int(members["digest"], 16))
+        return Held(committed, table, tensors, int(members.digest, 16))
 
     def _write(self, name: str, data: bytes) -> None:
         _write_file(self._private / name, data)
@@ -257,12 +277,12 @@ def _table_name(committed: Committed) -> str:
     return _TABLES.replace("*", committed.record.tensors.digest.removeprefix("sha256:"))
 
 
-def _held_members(held: Held) -> dict[str, object]:
-    return {
-        "record": held.committed.data.decode(),
-        "digest": f"{held.digest:016x}",
-        "tensors": [tensor.name for tensor in held.tensors],
-    }
+def _held_file(held: Held) -> _HeldFile:
+    return _HeldFile(
+        record=held.committed.data.decode(),
+        digest=f"{held.digest:016x}",
+        tensors=[tensor.name for tensor in held.tensors],
+    )
 
 
 def _create_shard(path: Path, order: Sequence[Tensor]) -> dict[str, NumpyBits]:
