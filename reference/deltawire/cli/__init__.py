@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import sys
+
 
 def main() -> None:
     """Run the command line and exit with its status."""
-    from deltawire.cli.app import app  # noqa: PLC0415 - so that importing this package stays free
+    try:
+        from deltawire.cli.app import app  # noqa: PLC0415 - so that importing this package stays free
 
-    app(prog_name="deltawire")
+        app(prog_name="deltawire")
+    except KeyboardInterrupt:  # before a command began, or after it ended
+        sys.exit(130)
