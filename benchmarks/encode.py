@@ -4,6 +4,7 @@ import numpy as np
 
 from benchmarks.model import Figure, best, step, weights
 from deltawire.format.tensors import build_table
+from deltawire.kernels.scan import Room
 from deltawire.limits import DEFAULT_LIMITS
 from deltawire.parts.writer import PartOptions, PartWriter
 from deltawire.producer.encoding import BOX_ELEMENTS, Encoder
@@ -16,13 +17,13 @@ def run() -> list[Figure]:
     table = build_table([("weight", "BF16", (rows, columns))], limits=DEFAULT_LIMITS)
     old = weights(ELEMENTS, seed=0)
     new = step(old, ELEMENTS // 100, seed=1)
-    scratch = np.empty(BOX_ELEMENTS, np.uint32)
+    room = Room(BOX_ELEMENTS)
     sizes: list[int] = []
 
     def encode() -> None:
         writer = PartWriter("part-{:05d}".format, lambda part, _: sizes.append(part.bytes), options=PartOptions())
         sizes.clear()
-        for row in Encoder().rows(table.tensors[0], old, new, scratch):
+        for row in Encoder().rows(table.tensors[0], old, new, room):
             writer.add(row)
         writer.finish()
 

@@ -25,7 +25,9 @@ import numpy as np, deltawire
 from benchmarks.model import step, weights
 url, elements = sys.argv[1], int(sys.argv[2])
 """
-_PUBLISH = _WATCH + """
+_PUBLISH = (
+    _WATCH
+    + """
 state = {f"layer.{i}": weights(elements // 16, seed=i) for i in range(16)}
 names = {name: "BF16" for name in state}
 with deltawire.Publisher(url, anchors=deltawire.AnchorPolicy(every=1)) as publisher:
@@ -37,11 +39,15 @@ with deltawire.Publisher(url, anchors=deltawire.AnchorPolicy(every=1)) as publis
         publisher.publish(state, dtypes=names)
 print(json.dumps(peak[0]))
 """
-_FOLLOW = _WATCH + """
+)
+_FOLLOW = (
+    _WATCH
+    + """
 with deltawire.Follower(url) as follower:
     follower.poll()
 print(json.dumps(peak[0]))
 """
+)
 
 
 def run() -> list[Figure]:

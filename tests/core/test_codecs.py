@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deltawire.codecs.base import Base, Codec, Patch, Positions, Stream
+from deltawire.codecs.base import Base, BoxChange, Codec, Patch, Positions, Stream
 from deltawire.codecs.registry import CODECS, codec_of
 from deltawire.errors import MalformedRowError, UnsupportedCodecError
 from deltawire.format.dtypes import DTYPES, Bits, Dtype
-from deltawire.kernels.oracle import changed_positions
+from deltawire.kernels.oracle import changed_positions, find_changes
 from tests.core.refusal import refusal
 from tests.strategies import CHANGES, bit_arrays, dtypes, next_bits, special_bits
 
@@ -32,7 +32,7 @@ class HeldBase(Base):
 
 
 def encode(codec: Codec, old: Bits, new: Bits, dtype: Dtype) -> dict[str, Stream]:
-    streams = codec.encode(old, new, changed_positions(old, new), dtype)
+    streams = codec.encode(BoxChange(old, new, find_changes(old, new)), dtype)
     assert tuple(streams) == codec.streams(dtype)
     assert all(stream.dtype == np.uint8 and stream.ndim == 1 for stream in streams.values())
     return streams

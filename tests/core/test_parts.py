@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deltawire.codecs.base import Stream
+from deltawire.codecs.base import BoxChange, Stream
 from deltawire.codecs.registry import CODECS
 from deltawire.errors import (
     DeltawireError,
@@ -25,7 +25,7 @@ from deltawire.format.boxes import Box, split
 from deltawire.format.records import ARROW_TYPE, Batch, Part
 from deltawire.format.strict_json import sha256
 from deltawire.format.tensors import TensorTable, build_table
-from deltawire.kernels.oracle import changed_positions
+from deltawire.kernels.oracle import find_changes
 from deltawire.limits import DEFAULT_LIMITS, Limits
 from deltawire.parts.reader import read_batch
 from deltawire.parts.rows import Row, part_schema
@@ -71,11 +71,12 @@ def rows_of(old: State, new: State, pick: Callable[[], str], most: int = 1 << 20
         for box in split(tensor.storage_shape, most):
             a, b = before[start : start + box.elements], after[start : start + box.elements]
             start += box.elements
-            where = changed_positions(a, b)
-            if len(where):
+            changes = find_changes(a, b)
+            if len(changes.positions):
                 codec = CODECS[pick()]
-                streams = codec.encode(a, b, where, tensor.dtype)
-                rows.append(row(tensor.ordinal, box, codec.name, len(where), streams, before=start, after=~start))
+                streams = codec.encode(BoxChange(a, b, changes), tensor.dtype)
+                changed = len(changes.positions)
+                rows.append(row(tensor.ordinal, box, codec.name, changed, streams, before=start, after=~start))
     return rows
 
 

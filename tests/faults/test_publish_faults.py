@@ -28,9 +28,7 @@ from deltawire.errors import (
     StoreDeniedError,
 )
 from deltawire.format import keys
-from deltawire.kernels import scan
 from deltawire.limits import MIB
-from deltawire.producer import encoding
 from deltawire.producer.anchors import NEVER
 from deltawire.producer.publisher import Publisher
 from deltawire.store.base import Bytes, Guarantees, PutMode
@@ -272,25 +270,6 @@ def test_a_source_changed_before_the_base_took_it_over(memory: MemoryStore) -> N
     assert check_line(memory, line, at_least=3) == 3  # what was there when it was read
     Trainer(memory, line).run()
     assert check_line(memory, line) == len(line)
-
-
-def test_a_source_changed_between_finding_and_reading_is_not_committed(
-    memory: MemoryStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    committed(memory)
-    target = mutable(VERSIONS[2])
-    target.state["norm"][:3] += 1
-    real = scan.pick
-
-    def pick(old: Any, new: Any, positions: Any, out: Any) -> bool:
-        target.state["norm"][:] = VERSIONS[1].state["norm"]
-        return real(old, new, positions, out)
-
-    monkeypatch.setattr(encoding, "pick", pick)
-    with open_publisher(memory, anchors=NEVER) as publisher, pytest.raises(SourceChangedError):
-        publish(publisher, target)
-    monkeypatch.undo()
-    assert check_line(memory, VERSIONS) == 2
 
 
 def test_whatever_is_committed_of_a_state_in_motion_can_be_read(memory: MemoryStore) -> None:

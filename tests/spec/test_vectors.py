@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from deltawire.codecs.base import Base, Positions
+from deltawire.codecs.base import Base, BoxChange, Positions
 from deltawire.codecs.registry import CODECS
 from deltawire.errors import DeltawireError, MalformedRowError
 from deltawire.format import records
@@ -22,6 +22,7 @@ from deltawire.format.tensors import Tensor, digest_seed, parse_table
 from deltawire.kernels import oracle
 from deltawire.kernels.digest import digest_at, digest_range
 from deltawire.kernels.gaps import decode_gaps, encode_gaps
+from deltawire.kernels.scan import Room
 from deltawire.kernels.values import encode_differences
 from deltawire.limits import DEFAULT_LIMITS
 from deltawire.parts.reader import read_batch
@@ -158,7 +159,7 @@ def test_differences() -> None:
         expected = (int(row["sign bit"]), row["planes, least significant first"])
         for signs, planes in (
             oracle.encode_differences(old, new, dtype),
-            encode_differences(old, new, np.zeros(1, np.uint32), dtype),
+            encode_differences(old, new, dtype),
         ):
             assert (int(signs[0]), planes[:, 0].tobytes().hex()) == expected
         assert _decode_gap(dtype, old, *expected).tolist() == new.tolist()
@@ -188,13 +189,13 @@ def test_codecs() -> None:
     for row in _rows("codecs"):
         codec, dtype = CODECS[row["codec"]], DTYPES[row["dtype"]]
         old, new = _bits(row["old"], dtype), _bits(row["new"], dtype)
-        positions = oracle.changed_positions(old, new)
-        assert len(positions) == int(row["changed"])
+        changes = oracle.find_changes(old, new)
+        assert len(changes.positions) == int(row["changed"])
         expected = dict(item.strip("`").split("=") for item in row["streams"].split("<br>"))
-        encoded = codec.encode(old, new, positions, dtype)
+        encoded = codec.encode(BoxChange(old, new, changes), dtype)
         assert {name: stream.tobytes().hex() for name, stream in encoded.items()} == expected
         streams = {name: _stream(stream) for name, stream in expected.items()}
-        patch = codec.decode(streams, dtype, old.size, len(positions), _Array(old))
+        patch = codec.decode(streams, dtype, old.size, len(changes.positions), _Array(old))
         result = old.copy()
         result[slice(None) if patch.positions is None else patch.positions] = patch.bits
         assert result.tolist() == new.tolist()
@@ -323,8 +324,7 @@ def test_shard_and_part_make_the_next_state() -> None:
 
 
 def _encode(tensor: Tensor, old: Bits, new: Bits) -> list[Any]:
-    scratch, private = np.empty(tensor.elements, np.uint32), np.empty(tensor.elements, np.uint64)
-    return list(Encoder().rows(tensor, old, new, scratch, private))
+    return list(Encoder().rows(tensor, old, new, Room(tensor.elements)))
 
 
 def test_refused_json() -> None:

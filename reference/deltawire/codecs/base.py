@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from deltawire.errors import MalformedRowError
 from deltawire.format.dtypes import Bits, Dtype
+from deltawire.kernels.scan import Changes
 
 Positions = npt.NDArray[np.uint32]
 """Row-major positions within a box, ascending."""
@@ -39,6 +40,18 @@ class Patch:
     """The old ones, where the codec had to read them anyway."""
 
 
+@dataclass(frozen=True, slots=True)
+class BoxChange:
+    """A box before and after, flat."""
+
+    old: Bits
+    """All old bits."""
+    new: Bits
+    """All new bits."""
+    changes: Changes
+    """Where they differ, which is somewhere."""
+
+
 class Codec(ABC):
     """One entry of the codec registry."""
 
@@ -51,8 +64,8 @@ class Codec(ABC):
         """Names of the streams a row of this dtype has, in their order."""
 
     @abstractmethod
-    def encode(self, old: Bits, new: Bits, positions: Positions, dtype: Dtype) -> dict[str, Stream]:
-        """Write a box whose flat old and new bits differ at ``positions``, and nowhere else."""
+    def encode(self, change: BoxChange, dtype: Dtype) -> dict[str, Stream]:
+        """Write what happened to a box as the codec's streams."""
 
     @abstractmethod
     def decode(self, streams: Streams, dtype: Dtype, elements: int, changed: int, base: Base | None) -> Patch:

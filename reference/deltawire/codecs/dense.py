@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from deltawire.codecs.base import Base, Codec, Patch, Positions, Stream, Streams, join, plane_names
-from deltawire.format.dtypes import Bits, Dtype
+from deltawire.codecs.base import Base, BoxChange, Codec, Patch, Stream, Streams, join, plane_names
+from deltawire.format.dtypes import Dtype
 from deltawire.kernels.values import join_planes, split_planes
 
 
@@ -16,8 +16,8 @@ class DenseCodec(Codec):
     def streams(self, dtype: Dtype) -> tuple[str, ...]:
         return plane_names("value", dtype)
 
-    def encode(self, old: Bits, new: Bits, positions: Positions, dtype: Dtype) -> dict[str, Stream]:
-        return dict(zip(self.streams(dtype), split_planes(new), strict=True))
+    def encode(self, change: BoxChange, dtype: Dtype) -> dict[str, Stream]:
+        return dict(zip(self.streams(dtype), split_planes(change.new), strict=True))
 
     def decode(self, streams: Streams, dtype: Dtype, elements: int, changed: int, base: Base | None) -> Patch:
         return Patch(None, join_planes(join(streams, plane_names("value", dtype), elements, self.name), dtype))

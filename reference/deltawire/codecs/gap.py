@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from deltawire.codecs.base import Base, Codec, Patch, Positions, Stream, Streams, join, plane_names
+from deltawire.codecs.base import Base, BoxChange, Codec, Patch, Positions, Stream, Streams, join, plane_names
 from deltawire.errors import MalformedRowError
-from deltawire.format.dtypes import Bits, Dtype
+from deltawire.format.dtypes import Dtype
 from deltawire.kernels.gaps import decode_gaps, encode_gaps, max_gap_bytes
 from deltawire.kernels.values import decode_differences, encode_differences, join_planes, split_planes
 
@@ -32,9 +32,10 @@ class GapCodec(Codec):
     def streams(self, dtype: Dtype) -> tuple[str, ...]:
         return ("positions", "signs", *plane_names("diff", dtype))
 
-    def encode(self, old: Bits, new: Bits, positions: Positions, dtype: Dtype) -> dict[str, Stream]:
-        signs, planes = encode_differences(old, new, positions, dtype)
-        gaps = encode_gaps(positions, old.size)
+    def encode(self, change: BoxChange, dtype: Dtype) -> dict[str, Stream]:
+        changes = change.changes
+        signs, planes = encode_differences(changes.old, changes.new, dtype)
+        gaps = encode_gaps(changes.positions, change.old.size)
         return dict(zip(self.streams(dtype), (gaps, signs, *planes), strict=True))
 
     def decode(self, streams: Streams, dtype: Dtype, elements: int, changed: int, base: Base | None) -> Patch:
@@ -61,9 +62,9 @@ class GapSetCodec(Codec):
     def streams(self, dtype: Dtype) -> tuple[str, ...]:
         return ("positions", *plane_names("value", dtype))
 
-    def encode(self, old: Bits, new: Bits, positions: Positions, dtype: Dtype) -> dict[str, Stream]:
-        planes = split_planes(new[positions])
-        return dict(zip(self.streams(dtype), (encode_gaps(positions, new.size), *planes), strict=True))
+    def encode(self, change: BoxChange, dtype: Dtype) -> dict[str, Stream]:
+        gaps = encode_gaps(change.changes.positions, change.old.size)
+        return dict(zip(self.streams(dtype), (gaps, *split_planes(change.changes.new)), strict=True))
 
     def decode(self, streams: Streams, dtype: Dtype, elements: int, changed: int, base: Base | None) -> Patch:
         positions = decode_positions(self.name, streams["positions"], elements, changed)

@@ -272,7 +272,7 @@ def _check_snapshot(snapshot: Snapshot, *, what: str, limits: Limits) -> None:
 
 
 def check_files(files: tuple[File, ...], *, what: str, limits: Limits) -> None:
-    """Hold a list of auxiliary files to its invariants. FIL-1, FIL-2. Raises MalformedRecordError, LimitExceededError."""
+    """Hold a list of auxiliary files to FIL-1 and FIL-2. Raises MalformedRecordError, LimitExceededError."""
     limits.check("files", len(files), f"number of files of {what}")
     if len({file.name for file in files}) != len(files):
         raise MalformedRecordError(f"{what} names a file twice")

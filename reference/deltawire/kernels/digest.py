@@ -40,11 +40,10 @@ def digest_at(bits, positions, seed, start):  # type: ignore[no-untyped-def]
 
 @njit(nogil=True, cache=True)
 def digest_changes(old, new, positions, seed, start):  # type: ignore[no-untyped-def]
-    """Digests of the old and of the new bits of a box at ``positions``, whose first flat index is ``start``."""
+    """Digests of ``old[k]`` and of ``new[k]`` at flat index ``start + positions[k]``. DIG-3."""
     before, after = np.uint64(0), np.uint64(0)
     for k in range(positions.size):
-        at = positions[k]
-        key = seed + (start + np.uint64(at)) * GOLDEN
-        before += _mix(key ^ np.uint64(old[at]))
-        after += _mix(key ^ np.uint64(new[at]))
+        key = seed + (start + np.uint64(positions[k])) * GOLDEN
+        before += _mix(key ^ np.uint64(old[k]))
+        after += _mix(key ^ np.uint64(new[k]))
     return before, after

@@ -6,6 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from deltawire.format.dtypes import Bits, Dtype
+from deltawire.kernels.scan import Changes
 
 Bytes8 = npt.NDArray[np.uint8]
 U64 = npt.NDArray[np.uint64]
@@ -27,6 +28,12 @@ def digest_at(bits: Bits, indices: npt.NDArray[np.unsignedinteger], seed: int) -
 def changed_positions(old: Bits, new: Bits) -> npt.NDArray[np.uint32]:
     """Positions at which two arrays differ."""
     return np.flatnonzero(old != new).astype(np.uint32)
+
+
+def find_changes(old: Bits, new: Bits) -> Changes:
+    """Elements at which two arrays differ."""
+    positions = changed_positions(old, new)
+    return Changes(positions, old[positions], new[positions])
 
 
 def encode_gaps(positions: npt.NDArray[np.uint32]) -> Bytes8:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 import numpy.typing as npt
 from numba import njit
@@ -11,8 +13,29 @@ from deltawire.format.dtypes import Bits
 _RUN = 1024
 
 
+@dataclass(frozen=True, slots=True)
+class Changes:
+    """The elements at which two arrays differ."""
+
+    positions: npt.NDArray[np.uint32]
+    """Where, ascending."""
+    old: Bits
+    """Bits of the first array there."""
+    new: Bits
+    """Bits of the second, each read once: they stay what they were if the array is written to meanwhile."""
+
+
+class Room:
+    """Memory that a scan writes into, for boxes of up to ``elements``; one scan at a time."""
+
+    def __init__(self, elements: int) -> None:
+        self.positions = np.empty(elements, np.uint32)
+        self.old = np.empty(elements, np.uint64)
+        self.new = np.empty(elements, np.uint64)
+
+
 @njit(nogil=True, cache=True)
-def _scan(old, new, old_words, new_words, per_word, out):  # type: ignore[no-untyped-def]
+def _scan(old, new, old_words, new_words, per_word, positions, olds, news):  # type: ignore[no-untyped-def]
     # Eight bytes at a time: most words are equal, and only the others are looked at element by element. Both loops
     # store first and count after, because a branch that depends on the data costs more than the store.
     count = 0
@@ -25,47 +48,32 @@ def _scan(old, new, old_words, new_words, per_word, out):  # type: ignore[no-unt
         for hit in range(found):
             first = hits[hit] * per_word
             for element in range(first, first + per_word):
-                out[count] = element
-                count += old[element] != new[element]
+                before, after = old[element], new[element]
+                positions[count], olds[count], news[count] = element, before, after
+                count += before != after
     for element in range(old_words.size * per_word, old.size):
-        out[count] = element
-        count += old[element] != new[element]
+        before, after = old[element], new[element]
+        positions[count], olds[count], news[count] = element, before, after
+        count += before != after
     return count
 
 
-def changed_positions(old: Bits, new: Bits, scratch: npt.NDArray[np.uint32]) -> npt.NDArray[np.uint32]:
-    """Positions, ascending, at which two flat arrays of bit patterns differ.
+def find_changes(old: Bits, new: Bits, room: Room) -> Changes:
+    """Elements at which two flat arrays of bit patterns differ.
 
     Args:
         old: contiguous, fewer than 2^31 elements.
         new: same dtype and size.
-        scratch: at least as many elements; the result is a view of it.
+        room: where the result lies, until the next scan.
     """
     per_word = 8 // old.itemsize
     whole = old.size - old.size % per_word
     old_words, new_words = (_words(array[:whole]) for array in (old, new))
     if old_words is None or new_words is None:
-        empty = np.empty(0, np.uint64)
-        count = _scan(old, new, empty, empty, per_word, scratch)
-    else:
-        count = _scan(old, new, old_words, new_words, per_word, scratch)
-    return scratch[:count]
-
-
-@njit(nogil=True, cache=True)
-def _pick(old, new, positions, out):  # type: ignore[no-untyped-def]
-    same = 0
-    for k in range(positions.size):
-        at = positions[k]
-        bits = new[at]
-        same += bits == old[at]
-        out[at] = bits
-    return same == 0
-
-
-def pick(old: Bits, new: Bits, positions: npt.NDArray[np.uint32], out: Bits) -> bool:
-    """Copy ``new`` at ``positions`` into ``out``, reading each element once; whether every one differs from ``old``."""
-    return bool(_pick(old, new, positions, out))
+        old_words = new_words = np.empty(0, np.uint64)
+    olds, news = room.old.view(old.dtype), room.new.view(old.dtype)
+    count = _scan(old, new, old_words, new_words, per_word, room.positions, olds, news)
+    return Changes(room.positions[:count], olds[:count], news[:count])
 
 
 def _words(array: Bits) -> npt.NDArray[np.uint64] | None:

@@ -20,13 +20,12 @@ def _ordered(bits, top, is_float):  # type: ignore[no-untyped-def]
 
 
 @njit(nogil=True, cache=True)
-def _encode(old, new, positions, top, is_float, signs, planes):  # type: ignore[no-untyped-def]
+def _encode(old, new, top, is_float, signs, planes):  # type: ignore[no-untyped-def]
     mask = top | (top - _1)
     width = planes.shape[0]
     sign_byte = np.uint8(0)
-    for k in range(positions.size):
-        at = positions[k]
-        after, before = _ordered(np.uint64(new[at]), top, is_float), _ordered(np.uint64(old[at]), top, is_float)
+    for k in range(old.size):
+        after, before = _ordered(np.uint64(new[k]), top, is_float), _ordered(np.uint64(old[k]), top, is_float)
         difference = (after - before) & mask
         negative = (difference & top) != _0
         magnitude = (((_0 - difference) & mask) if negative else difference) - _1
@@ -38,8 +37,8 @@ def _encode(old, new, positions, top, is_float, signs, planes):  # type: ignore[
         for plane in range(1, width):
             magnitude >>= _8
             planes[plane, k] = np.uint8(magnitude)
-    if positions.size & 7:
-        signs[positions.size >> 3] = sign_byte
+    if old.size & 7:
+        signs[old.size >> 3] = sign_byte
 
 
 @njit(nogil=True, cache=True)
@@ -61,16 +60,11 @@ def _decode(old, top, is_float, signs, planes, out):  # type: ignore[no-untyped-
     return valid
 
 
-def encode_differences(
-    old: Bits, new: Bits, positions: npt.NDArray[np.uint32], dtype: Dtype
-) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.uint8]]:
-    """Sign bits, packed least significant first, and planes of shape (width, changed).
-
-    ``old`` and ``new`` are whole boxes that differ at ``positions``.
-    """
-    signs = np.empty((positions.size + 7) // 8, np.uint8)
-    planes = np.empty((dtype.width, positions.size), np.uint8)
-    _encode(old, new, positions, _top(dtype), dtype.order == "float", signs, planes)
+def encode_differences(old: Bits, new: Bits, dtype: Dtype) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.uint8]]:
+    """Sign bits, packed least significant first, and planes of shape (width, changed), of elements that all differ."""
+    signs = np.empty((old.size + 7) // 8, np.uint8)
+    planes = np.empty((dtype.width, old.size), np.uint8)
+    _encode(old, new, _top(dtype), dtype.order == "float", signs, planes)
     return signs, planes
 
 

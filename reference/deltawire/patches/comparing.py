@@ -5,11 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
-
 from deltawire.format.tensors import Tensor
 from deltawire.inspection import Advance, no_progress
-from deltawire.kernels.scan import changed_positions
+from deltawire.kernels.scan import Room, find_changes
 from deltawire.limits import DEFAULT_LIMITS, Limits
 from deltawire.patches.checkpoint import Checkpoint, signature
 from deltawire.producer.encoding import BOX_ELEMENTS
@@ -87,10 +85,10 @@ def compare(a: Path, b: Path, *, limits: Limits = DEFAULT_LIMITS, advance: Advan
     """
     old, new = Checkpoint(a, limits=limits), Checkpoint(b, limits=limits)
     common, difference = match(old, new)
-    scratch = np.empty(BOX_ELEMENTS, np.uint32)
+    room = Room(BOX_ELEMENTS)
     changes = []
     for tensor in common:
-        changed = _count(old, new, tensor, scratch)
+        changed = _count(old, new, tensor, room)
         advance(tensor.bytes)
         if changed:
             changes.append(change_of(tensor, changed))
@@ -149,11 +147,9 @@ def _retyped(name: str, old: _ITEM, new: _ITEM) -> Retyped:
     return Retyped(name=name, old_dtype=old[0], old_shape=old[1], new_dtype=new[0], new_shape=new[1])
 
 
-def _count(
-    old: Checkpoint, new: Checkpoint, tensor: Tensor, scratch: np.ndarray[tuple[int], np.dtype[np.uint32]]
-) -> int:
+def _count(old: Checkpoint, new: Checkpoint, tensor: Tensor, room: Room) -> int:
     before, after = old.source.bits(tensor.name), new.source.bits(tensor.name)
     return sum(
-        len(changed_positions(before[start : start + BOX_ELEMENTS], after[start : start + BOX_ELEMENTS], scratch))
+        len(find_changes(before[start : start + BOX_ELEMENTS], after[start : start + BOX_ELEMENTS], room).positions)
         for start in range(0, tensor.elements, BOX_ELEMENTS)
     )

@@ -11,8 +11,9 @@ import numpy as np
 from deltawire.errors import SourceChangedError
 from deltawire.format.dtypes import Bits
 from deltawire.format.tensors import Tensor, TensorTable
-from deltawire.kernels.digest import digest_at, digest_range
-from deltawire.kernels.scan import changed_positions
+from deltawire.kernels.access import put
+from deltawire.kernels.digest import digest_changes, digest_range
+from deltawire.kernels.scan import Room, find_changes
 from deltawire.producer.encoding import BOX_ELEMENTS
 
 _CHUNK = 1 << 22
@@ -66,7 +67,7 @@ class BaseState:
         Raises:
             SourceChangedError: ``new`` no longer is what was committed; the base is now useless.
         """
-        scratch = np.empty(min(BOX_ELEMENTS, tensor.elements), np.uint32)
+        room = Room(min(BOX_ELEMENTS, tensor.elements))
         own = self._bits[tensor.ordinal]
         seed = np.uint64(tensor.seed)
         was = became = 0
@@ -74,17 +75,16 @@ class BaseState:
             kept = self._freeze is not None and tensor.ordinal in self._freeze.waiting
             for start in range(0, tensor.elements, BOX_ELEMENTS):
                 run, new_run = own[start : start + BOX_ELEMENTS], new[start : start + BOX_ELEMENTS]
-                positions = changed_positions(run, new_run, scratch)
-                if not len(positions):
+                found = find_changes(run, new_run, room)
+                if not len(found.positions):
                     continue
-                old, first = run[positions], np.uint64(start)
+                first = np.uint64(start)
                 if kept and self._freeze is not None:
-                    indices = positions.astype(np.uint64) + first
-                    self._freeze.undo.setdefault(tensor.ordinal, []).append((indices, old))
-                run[positions] = new_run[positions]
-                # Of what was written, not of the source: that may change under us.
-                was += int(digest_at(old, positions, seed, first))
-                became += int(digest_at(run[positions], positions, seed, first))
+                    indices = found.positions.astype(np.uint64) + first
+                    self._freeze.undo.setdefault(tensor.ordinal, []).append((indices, found.old.copy()))
+                put(run, found.positions, found.new)
+                shares = digest_changes(found.old, found.new, found.positions, seed, first)
+                was, became = was + int(shares[0]), became + int(shares[1])
         self.digests[tensor.ordinal] = (self.digests[tensor.ordinal] + became - was) & _MASK
         if (became - was) & _MASK != (after - before) & _MASK:
             raise SourceChangedError(f"{tensor.name!r} was changed while it was being published")

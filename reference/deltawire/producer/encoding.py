@@ -9,17 +9,15 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
-from deltawire.codecs.base import Codec, Positions, Stream
+from deltawire.codecs.base import BoxChange, Codec, Stream
 from deltawire.codecs.registry import CODECS
-from deltawire.errors import SourceChangedError
 from deltawire.format.boxes import Box, flat_range, split
 from deltawire.format.dtypes import Bits
 from deltawire.format.tensors import Tensor
 from deltawire.kernels.digest import digest_changes, digest_range
-from deltawire.kernels.scan import changed_positions, pick
+from deltawire.kernels.scan import Room, find_changes
 from deltawire.parts.rows import Row
 
 BOX_ELEMENTS = 1 << 22
@@ -37,72 +35,54 @@ class Encoder:
     absolute: bool = False
     """Use only codecs that need no base (feature ``absolute``)."""
 
-    def rows(
-        self, tensor: Tensor, old: Bits, new: Bits, scratch: npt.NDArray[np.uint32], private: npt.NDArray[np.uint64]
-    ) -> Iterator[Row]:
+    def rows(self, tensor: Tensor, old: Bits, new: Bits, room: Room) -> Iterator[Row]:
         """Rows of one tensor: none for boxes in which nothing changed (DLT-2).
 
         Args:
             tensor: what the bits are of.
             old: flat bits of the base.
             new: flat bits to publish.
-            scratch: room for ``BOX_ELEMENTS`` positions.
-            private: room for ``BOX_ELEMENTS`` elements of any dtype.
-
-        Raises:
-            SourceChangedError: ``new`` is not what it was a moment ago.
+            room: for scans of ``BOX_ELEMENTS``.
         """
         for box in split(tensor.storage_shape, BOX_ELEMENTS):
             place = flat_range(box, tensor.storage_shape)
             assert place is not None  # noqa: S101 - split makes contiguous boxes
             start, length = place
             before, after = old[start : start + length], new[start : start + length]
-            positions = changed_positions(before, after, scratch)
-            if not len(positions):
-                continue
-            # From here on only a copy is read: if the source changed between two looks at it, the streams would not be
-            # what their digest says, and the version would be lost to every consumer.
-            if len(positions) < DENSE_FRACTION * length:
-                after = _picked(before, after, positions, private)
-            else:
+            changes = find_changes(before, after, room)
+            if len(changes.positions) >= DENSE_FRACTION * length:
+                # Every element may be written: from a copy, because the streams must be what their digest says even if
+                # the source changes between two looks at it.
                 after = after.copy()
-                positions = changed_positions(before, after, scratch)
-            if len(positions):
-                yield self._row(tensor, box, start, before, after, positions)
+                changes = find_changes(before, after, room)
+            if len(changes.positions):
+                yield self._row(tensor, box, start, BoxChange(before, after, changes))
 
-    def _row(self, tensor: Tensor, box: Box, start: int, old: Bits, new: Bits, positions: Positions) -> Row:
-        codec, streams = self._encode(tensor, old, new, positions)
-        seed, first = np.uint64(tensor.seed), np.uint64(start)
+    def _row(self, tensor: Tensor, box: Box, start: int, change: BoxChange) -> Row:
+        codec, streams = self._encode(tensor, change)
+        seed, first, changes = np.uint64(tensor.seed), np.uint64(start), change.changes
         if codec.name == "dense":  # covers every element, changed or not. DEN-2
-            digests = digest_range(old, seed, first), digest_range(new, seed, first)
+            digests = digest_range(change.old, seed, first), digest_range(change.new, seed, first)
         else:
-            digests = digest_changes(old, new, positions, seed, first)
+            digests = digest_changes(changes.old, changes.new, changes.positions, seed, first)
         return Row(
             tensor=tensor.ordinal,
             box=box,
             codec=codec.name,
-            changed=len(positions),
+            changed=len(changes.positions),
             digest_before=int(digests[0]),
             digest_after=int(digests[1]),
             streams=streams,
         )
 
-    def _encode(self, tensor: Tensor, old: Bits, new: Bits, positions: Positions) -> tuple[Codec, dict[str, Stream]]:
+    def _encode(self, tensor: Tensor, change: BoxChange) -> tuple[Codec, dict[str, Stream]]:
         sparse = CODECS["gap-set" if self.absolute else "gap"]
-        streams = sparse.encode(old, new, positions, tensor.dtype)
-        if len(positions) < DENSE_FRACTION * old.size:
+        streams = sparse.encode(change, tensor.dtype)
+        if len(change.changes.positions) < DENSE_FRACTION * change.old.size:
             return sparse, streams
         dense = CODECS["dense"]
-        every = dense.encode(old, new, positions, tensor.dtype)
+        every = dense.encode(change, tensor.dtype)
         return (dense, every) if _compressed(every) < _compressed(streams) else (sparse, streams)
-
-
-def _picked(old: Bits, new: Bits, positions: Positions, private: npt.NDArray[np.uint64]) -> Bits:
-    """A box that holds the new bits at ``positions``, and nothing meaningful elsewhere."""
-    picked = private.view(new.dtype)[: new.size]
-    if not pick(old, new, positions, picked):
-        raise SourceChangedError("the state was changed while it was being published")
-    return picked
 
 
 def _compressed(streams: dict[str, Stream]) -> int:
@@ -128,7 +108,7 @@ class EncodingPool:
         """Rows of each tensor; at most a few tensors are ahead of what was taken."""
 
         def one(tensor: Tensor) -> list[Row]:
-            return list(self._encoder.rows(tensor, old(tensor), new(tensor), *self._room()))
+            return list(self._encoder.rows(tensor, old(tensor), new(tensor), self._room()))
 
         pending: deque[Future[list[Row]]] = deque()
         try:
@@ -142,8 +122,8 @@ class EncodingPool:
             for future in pending:
                 future.cancel()
 
-    def _room(self) -> tuple[npt.NDArray[np.uint32], npt.NDArray[np.uint64]]:
-        room: tuple[npt.NDArray[np.uint32], npt.NDArray[np.uint64]] | None = getattr(self._local, "room", None)
+    def _room(self) -> Room:
+        room: Room | None = getattr(self._local, "room", None)
         if room is None:
-            room = self._local.room = np.empty(BOX_ELEMENTS, np.uint32), np.empty(BOX_ELEMENTS, np.uint64)
+            room = self._local.room = Room(BOX_ELEMENTS)
         return room
