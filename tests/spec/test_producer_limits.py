@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import uuid
 from typing import Any
 
@@ -9,7 +10,7 @@ import numpy as np
 import pytest
 
 from deltawire import Follower, Publisher
-from deltawire.errors import LimitExceededError
+from deltawire.errors import InvalidArgumentError, LimitExceededError
 from deltawire.limits import Limits
 from deltawire.store.memory import MemoryStore
 
@@ -52,3 +53,16 @@ def test_nothing_unreadable_is_committed(limits: Limits, arguments: dict[str, An
                 update = follower.poll()
             assert update is not None
             assert update.version == published.version
+
+
+@pytest.mark.parametrize(
+    "value",
+    [float("nan"), float("inf"), datetime.datetime(2026, 12, 1, tzinfo=datetime.UTC), b"bytes", {1, 2}],
+    ids=["nan", "infinity", "date", "bytes", "set"],
+)
+def test_metadata_that_is_not_json_is_refused(value: object) -> None:
+    store = MemoryStore(f"limits/{uuid.uuid4().hex}")
+    with Publisher(store) as publisher:
+        with pytest.raises(InvalidArgumentError):
+            publisher.publish(STATE, metadata={"x": [value]})
+        assert publisher.publish(STATE, metadata={"x": [1.5, None, "ä"]}).version == 0
