@@ -12,7 +12,7 @@ from os import PathLike
 from types import TracebackType
 from typing import Self
 
-from deltawire.consumer.loading import load_snapshot
+from deltawire.consumer.loading import check_room, load_snapshot
 from deltawire.consumer.staging import Totals, check_disjoint, check_totals, stage_row
 from deltawire.deadline import Deadline
 from deltawire.digests import state_digest_of
@@ -302,6 +302,7 @@ class Follower:
         snapshot = step.anchor.snapshot if step.anchor is not None else record.snapshot
         assert snapshot is not None  # noqa: S101 - a snapshot edge comes from such a record
         started = time.perf_counter()
+        check_room(self._transfer, snapshot, table, selected, deadline)
         try:
             self._target.begin_snapshot(table, selected)
             expected = int(record.state_digest, 16)

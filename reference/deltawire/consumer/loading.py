@@ -9,7 +9,14 @@ from dataclasses import dataclass
 import numpy as np
 
 from deltawire.deadline import Deadline
-from deltawire.errors import DigestMismatchError, SizeMismatchError, StateMismatchError
+from deltawire.errors import (
+    DigestMismatchError,
+    MalformedShardError,
+    MissingObjectError,
+    ObjectNotFoundError,
+    SizeMismatchError,
+    StateMismatchError,
+)
 from deltawire.format.records import Shard, Snapshot
 from deltawire.format.strict_json import sha256
 from deltawire.format.tensors import Tensor, TensorTable
@@ -31,6 +38,38 @@ class Loaded:
     """State digest of the tensors written."""
     bytes: int = 0
     """Bytes fetched for them."""
+
+
+def check_room(
+    transfer: Transfer, snapshot: Snapshot, table: TensorTable, selected: Sequence[Tensor], deadline: Deadline
+) -> None:
+    """Refuse a state of which the store does not hold as many bytes, before anyone makes room for it. LIM-1, DSC-3
+
+    Raises:
+        MissingObjectError: a shard that is needed is not there.
+        SizeMismatchError: it does not have the size that its record says.
+        MalformedShardError: its tensors do not fit in it.
+    """
+    wanted = {tensor.ordinal for tensor in selected}
+    needed = []
+    for shard in snapshot.shards:
+        run = table.tensors[shard.first_tensor : shard.last_tensor + 1]
+        if not any(tensor.ordinal in wanted for tensor in run):
+            continue
+        data = sum(tensor.bytes for tensor in run)
+        if data > shard.bytes:
+            raise MalformedShardError(f"tensors of {data:,} bytes do not fit in {shard.key} of {shard.bytes:,}")
+        needed.append(shard)
+
+    def size(shard: Shard) -> int:
+        try:
+            return transfer.store.head(shard.key).bytes
+        except ObjectNotFoundError:
+            raise MissingObjectError(f"{shard.key} is named by a record, but is not there") from None
+
+    for shard, found in zip(needed, transfer.map(size, needed, deadline=deadline), strict=True):
+        if found != shard.bytes:
+            raise SizeMismatchError(f"{shard.key} has {found:,} bytes, not {shard.bytes:,}")
 
 
 def load_snapshot(
