@@ -251,6 +251,9 @@ def survive(stream: Stream, kind: str, held: int | None, folder: Path) -> str | 
     """
     case = Case(kind, held, folder)
     code = case.follow(stream.store())
-    assert case.follow(_good_store()) is None
-    assert case.held == NEWEST
+    if case.held == held:
+        assert case.follow(_good_store()) is None
+        assert case.held == NEWEST
+    else:  # it holds a version whose record may be a harmless lie, and then the honest line is another one
+        assert case.follow(_good_store()) in (None, "broken_chain")
     return code
