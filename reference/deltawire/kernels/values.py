@@ -77,8 +77,8 @@ def decode_differences(
 
 
 def split_planes(bits: Bits) -> npt.NDArray[np.uint8]:
-    """Byte planes, least significant first, of shape (width, elements)."""
-    return np.ascontiguousarray(bits.view(np.uint8).reshape(-1, bits.itemsize).T)
+    """Byte planes, least significant first, of shape (width, elements), in memory of their own."""
+    return np.array(bits.view(np.uint8).reshape(-1, bits.itemsize).T, order="C")
 
 
 def join_planes(planes: npt.NDArray[np.uint8], dtype: Dtype) -> Bits:

@@ -12,7 +12,6 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-
 from deltawire.deadline import Deadline
 from deltawire.errors import (
     ConflictError,
