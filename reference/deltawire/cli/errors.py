@@ -81,6 +81,7 @@ def warn(message: str) -> None:
 
 
 def _in_colour() -> bool:
-    from rich.console import Console  # noqa: PLC0415 - knows NO_COLOR, TERM and the like
+    from rich.console import Console  # noqa: PLC0415 - knows terminals, TERM and NO_COLOR
 
-    return Console(file=sys.stderr).color_system is not None
+    console = Console(file=sys.stderr)
+    return console.color_system is not None and not console.no_color

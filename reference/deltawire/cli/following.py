@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -13,6 +14,7 @@ from deltawire.errors import InvalidArgumentError
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from deltawire.cli.metering import MeteredStore
     from deltawire.consumer.follower import Follower, Update
 
 Directory = Annotated[
@@ -67,9 +69,11 @@ def follow(
     goes on from the version it holds.
     """
     from deltawire.cli.looking import open_reader  # noqa: PLC0415 - heavy imports wait until a command runs
+    from deltawire.cli.metering import MeteredStore  # noqa: PLC0415
     from deltawire.cli.output import print_line  # noqa: PLC0415
     from deltawire.consumer.follower import Follower  # noqa: PLC0415
     from deltawire.deadline import Deadline  # noqa: PLC0415
+    from deltawire.store import open_store  # noqa: PLC0415
 
     if once and (until is not None or every_version):
         raise InvalidArgumentError(
@@ -78,15 +82,41 @@ def follow(
     with open_reader(url) as reader:
         reader.stream(Deadline.after(timeout))  # a wrong URL should not leave a directory behind
     show = _show_json if as_json else _table()
-    with Follower(url, directory, tensors=tensors) as follower:
+    store = MeteredStore(open_store(url))
+    with Follower(store, directory, tensors=tensors) as follower:
         if once:
-            update = follower.poll(timeout=timeout)
-            updates = iter(() if update is None else (update,))
+            updates = _once(follower, timeout)
         else:
             updates = follower.follow(until=until, every_version=every_version, interval=interval, timeout=timeout)
-        _run(follower, updates, verify=verify, show=show)
+        _run(follower, _with_progress(updates, store, follower), verify=verify, show=show)
         if directory is not None and not as_json:
             print_line(f"{directory} holds version {follower.version}", style="dim")
+
+
+def _once(follower: Follower, timeout: float | None) -> Iterator[Update]:
+    update = follower.poll(timeout=timeout)
+    if update is not None:
+        yield update
+
+
+def _with_progress(updates: Iterator[Update], store: MeteredStore, follower: Follower) -> Iterator[Update]:
+    """Show a bar while the first update is fetched, if that is a whole state: the others are small."""
+    from deltawire.cli.progress import progress, wanted  # noqa: PLC0415
+    from deltawire.errors import PathError  # noqa: PLC0415
+    from deltawire.inspection import no_progress  # noqa: PLC0415
+    from deltawire.materializing import bytes_to_fetch  # noqa: PLC0415
+
+    if wanted() and follower.version is None:
+        total = None
+        with suppress(PathError):  # no version yet
+            total = bytes_to_fetch(store, version=None)
+        if total is not None:
+            with progress("catch up", total) as store.advance:
+                first = next(updates, None)
+            store.advance = no_progress
+            if first is not None:
+                yield first
+    yield from updates
 
 
 def _run(follower: Follower, updates: Iterator[Update], *, verify: bool, show: Any) -> None:

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Iterator
 
 from deltawire.format.dtypes import Bits, dtype_of, storage_shape
-from deltawire.inspection import Advance
+from deltawire.inspection import Advance, no_progress
 from deltawire.producer.sources import Source
 from deltawire.store.base import Bytes, ObjectInfo, PutMode, Store, StoredObject
 
@@ -45,11 +45,11 @@ class MeteredSource(Source):
 
 
 class MeteredStore(Store):
-    """A store that tells how many bytes of data objects were read."""
+    """A store that tells ``advance``, which may be changed at any time, how many bytes of data objects were read."""
 
-    def __init__(self, store: Store, advance: Advance) -> None:
+    def __init__(self, store: Store, advance: Advance = no_progress) -> None:
         self._store = store
-        self._advance = advance
+        self.advance = advance
         self.url = store.url
         self.guarantees = store.guarantees
 
@@ -58,7 +58,7 @@ class MeteredStore(Store):
 
     def get_range(self, key: str, start: int, length: int) -> bytes:
         data = self._store.get_range(key, start, length)
-        self._advance(len(data))
+        self.advance(len(data))
         return data
 
     def head(self, key: str) -> ObjectInfo:

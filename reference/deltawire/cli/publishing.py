@@ -60,16 +60,24 @@ def publish(
     The stream is created if there is none. Only what changed since the version before is sent; config and tokenizer
     files beside the weights travel along.
     """
-    from deltawire.limits import DEFAULT_LIMITS  # noqa: PLC0415 - heavy imports wait until a command runs
+    from deltawire.cli.metering import MeteredStore  # noqa: PLC0415 - heavy imports wait until a command runs
+    from deltawire.cli.progress import progress  # noqa: PLC0415
+    from deltawire.inspection import no_progress  # noqa: PLC0415
+    from deltawire.limits import DEFAULT_LIMITS  # noqa: PLC0415
     from deltawire.producer.anchors import AnchorPolicy  # noqa: PLC0415
     from deltawire.producer.publisher import Publisher  # noqa: PLC0415
     from deltawire.producer.sources import FilesSource  # noqa: PLC0415
+    from deltawire.store import open_store  # noqa: PLC0415
 
     parsed = parse_metadata(metadata or [])
     for state in states:
         FilesSource(state, limits=DEFAULT_LIMITS)  # a state that cannot be read should not leave an empty stream
     policy = AnchorPolicy(every=anchor_every or None, outweigh=1.0 if anchor_every else None)
-    with Publisher(url, anchors=policy, absolute=absolute, single_writer=single_writer, timeout=timeout) as publisher:
+    store = MeteredStore(open_store(url))
+    with progress("read back the newest version", None) as store.advance:
+        publisher = Publisher(store, anchors=policy, absolute=absolute, single_writer=single_writer, timeout=timeout)
+    store.advance = no_progress
+    with publisher:
         show = _show_json if as_json else _table()
         for state in states:
             show(_publish(publisher, state, parsed, timeout=timeout), state)
