@@ -29,6 +29,7 @@ RECORD = "patch.json"
 TABLE = "tensors.json"
 FILES = "files/"
 MEDIA_TYPE = "application/vnd.deltawire.patch+zip"
+"""Media type of a patch file (SPEC.md section 16.5)."""
 
 _PART = re.compile(r"part-[0-9]{5,6}\.arrow")
 
