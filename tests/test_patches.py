@@ -7,6 +7,7 @@ import tempfile
 import zipfile
 from collections.abc import Callable
 from contextlib import suppress
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -285,6 +286,20 @@ def test_two_members_of_one_name_are_refused(ab: tuple[Path, Path], patch: Path)
     with pytest.warns(UserWarning, match="Duplicate name"), zipfile.ZipFile(patch, "a") as file:
         file.writestr("patch.json", b"{}")
     refused(ab[0], patch, MalformedRecordError, "two members")
+
+
+def test_a_table_with_aliases_is_refused(ab: tuple[Path, Path], patch: Path) -> None:
+    def alias(members: dict[str, bytes]) -> None:
+        table = json.loads(members["tensors.json"])
+        table["aliases"] = [{"name": "tied", "target": "positions"}]
+        members["tensors.json"] = json.dumps(table).encode()
+        record = json.loads(members["patch.json"])
+        digest = "sha256:" + sha256(members["tensors.json"]).hexdigest()
+        record["tensors"].update(bytes=len(members["tensors.json"]), digest=digest)
+        members["patch.json"] = json.dumps(record).encode()
+
+    rewrite(patch, alias)
+    refused(ab[0], patch, MalformedRecordError, "aliases")
 
 
 def test_rows_that_cover_an_element_twice_are_refused(ab: tuple[Path, Path], patch: Path) -> None:

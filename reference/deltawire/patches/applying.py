@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from deltawire.consumer.staging import Totals, check_totals, stage_row
-from deltawire.errors import MalformedRowError, StateMismatchError, WrongBaseError
+from deltawire.errors import MalformedRecordError, MalformedRowError, StateMismatchError, WrongBaseError
 from deltawire.format.records import Part
 from deltawire.format.tensors import TensorTable, parse_table
 from deltawire.inspection import Advance, no_progress
@@ -78,11 +78,12 @@ def apply_patch(
 
 
 def _check_tensors(base: Checkpoint, table: TensorTable) -> None:
+    if table.aliases:
+        raise MalformedRecordError("the tensor table of a patch has no aliases")  # PAT-2
     have, need = signature(base.table), signature(table)
-    if table.aliases or have != need:
-        other = sorted(name for name in have.keys() | need.keys() if have.get(name) != need.get(name))
-        which = f"; {other[0][:80]!r} is not the same" if other else ""
-        raise WrongBaseError(f"{base.path} does not have the tensors that the patch is for{which}")
+    if have != need:
+        other = min(name for name in have.keys() | need.keys() if have.get(name) != need.get(name))
+        raise WrongBaseError(f"{base.path} does not have the tensors that the patch is for: {other[:80]!r} differs")
 
 
 def _check_part(reader: PatchReader, part: Part, limits: Limits) -> None:
