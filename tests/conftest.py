@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from deltawire.store import S3Store
 from tests.store import servers
 
 
@@ -39,6 +40,8 @@ def moto_server(s3_credentials: None, tmp_path_factory: pytest.TempPathFactory) 
 @pytest.fixture(scope="session")
 def seaweedfs_server(s3_credentials: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[servers.S3Server]:
     with servers.seaweedfs(tmp_path_factory.mktemp("seaweedfs")) as server:
+        # It answers before its bucket is there; a put is what makes one.
+        S3Store(server.url("ready")).put("ready", b"1", mode="overwrite")
         yield server
 
 
