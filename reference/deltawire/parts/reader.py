@@ -45,11 +45,16 @@ def read_batch(data: bytes | memoryview, part: Part, batch: Batch, table: Tensor
         record_batch.validate(full=True)
     except (pa.ArrowException, OSError, ValueError) as error:
         raise MalformedPartError(f"{what} is not an Arrow record batch: {error}") from None
-    if any(column.null_count for column in record_batch.columns):
+    if any(map(_has_nulls, record_batch.columns)):
         raise MalformedPartError(f"{what} has nulls")
     rows = _rows(record_batch, part, table, what)
     _check_range(rows, batch, what)
     return rows
+
+
+def _has_nulls(column: pa.Array) -> bool:
+    # The items of a list may be null where the list is not.
+    return bool(column.null_count or (isinstance(column, pa.ListArray) and column.values.null_count))
 
 
 def _check_claims(stored: memoryview, part: Part, batch: Batch, what: str, limits: Limits) -> None:
