@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -55,6 +55,8 @@ class Totals:
     changed: int = 0
     before: int = 0
     after: int = 0
+    covered: dict[int, int] = field(default_factory=dict)
+    """Elements covered so far, by tensor."""
 
 
 def stage_row(row: Row, tensor: Tensor, bits: TensorBits, totals: Totals) -> Change:
@@ -63,7 +65,7 @@ def stage_row(row: Row, tensor: Tensor, bits: TensorBits, totals: Totals) -> Cha
     Raises:
         WrongBaseError: the old bits are not those the delta was made from.
         StateMismatchError: the new bits are not those the producer meant.
-        MalformedRowError: the streams do not decode.
+        MalformedRowError: the streams do not decode, or rows cover more than the whole tensor.
     """
     base = _BoxBase(bits, tensor, row.box)
     patch = codec_of(row.codec).decode(row.streams, tensor.dtype, row.box.elements, row.changed, base)
@@ -75,6 +77,9 @@ def stage_row(row: Row, tensor: Tensor, bits: TensorBits, totals: Totals) -> Cha
         raise StateMismatchError(f"the new bits of {tensor.name[:80]!r} are not those that the producer wrote")
     if int(np.count_nonzero(old != patch.bits)) != row.changed:
         raise MalformedRowError(f"a row of {tensor.name[:80]!r} does not change the elements it counts")  # ROW-2
+    covered = totals.covered[tensor.ordinal] = totals.covered.get(tensor.ordinal, 0) + patch.bits.size
+    if covered > tensor.elements:  # at once, because what is staged is held in memory. ROW-4
+        raise MalformedRowError(f"rows cover more elements of {tensor.name[:80]!r} than it has")
     totals.changed += row.changed
     totals.before = (totals.before + row.digest_before) & _MASK
     totals.after = (totals.after + row.digest_after) & _MASK
