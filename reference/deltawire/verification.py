@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from deltawire.consumer.follower import Follower
-from deltawire.consumer.loading import CHUNK, load_snapshot
+from deltawire.consumer.loading import CHUNK, check_room, load_snapshot
 from deltawire.deadline import Deadline
 from deltawire.errors import (
     BrokenChainError,
@@ -291,6 +291,7 @@ class _Verification:
 
     def _load_anchor(self, anchor: AnchorRecord, table: TensorTable) -> None:
         target = ArraysTarget()
+        check_room(self._transfer, anchor.snapshot, table, table.tensors, self._deadline)
         target.begin_snapshot(table, table.tensors)
         digest = int(anchor.state_digest, 16)
         load_snapshot(
