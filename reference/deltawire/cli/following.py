@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from deltawire.cli.options import AsJson, TensorGlobs, Timeout, Url
+from deltawire.cli.streams import WhichVersion, open_reader, parse_version
 from deltawire.errors import InvalidArgumentError
 
 if TYPE_CHECKING:
@@ -43,9 +44,7 @@ NextTimeout = Annotated[
     ),
 ]
 Verify = Annotated[bool, typer.Option("--verify", help="Compute the digest of the whole state at every version.")]
-WhichVersion = Annotated[
-    str, typer.Argument(metavar="VERSION", help="A version's number, or 'latest'.", show_default=False)
-]
+
 NewDirectory = Annotated[
     Path, typer.Argument(metavar="DIR", help="A directory that is empty or not there yet.", show_default=False)
 ]
@@ -68,7 +67,6 @@ def follow(
     Everything is checked before it is applied, and applied all or nothing. A directory can be followed again later: it
     goes on from the version it holds.
     """
-    from deltawire.cli.looking import open_reader  # noqa: PLC0415 - heavy imports wait until a command runs
     from deltawire.cli.metering import MeteredStore  # noqa: PLC0415
     from deltawire.cli.output import print_line  # noqa: PLC0415
     from deltawire.consumer.follower import Follower  # noqa: PLC0415
@@ -240,12 +238,3 @@ def materialize(
             "state digest": f"{done.state_digest} (verified)",
         }
     )
-
-
-def parse_version(text: str) -> int | None:
-    """A version's number, or None for ``latest``. Raises InvalidArgumentError."""
-    if text == "latest":
-        return None
-    if not (text.isascii() and text.isdigit()) or len(text) > 16:
-        raise InvalidArgumentError(f"a version is a number or 'latest', not {text[:40]!r}")
-    return int(text)

@@ -6,15 +6,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from deltawire.cli.following import WhichVersion, parse_version
 from deltawire.cli.options import AsJson, Timeout, Url
+from deltawire.cli.streams import WhichVersion, open_reader, parse_version
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from contextlib import AbstractContextManager
+    from collections.abc import Callable
 
     from deltawire.inspection import LogEntry, VersionDetail
-    from deltawire.stream import StreamReader
     from deltawire.tensor_changes import TensorChange
 
 Count = Annotated[int, typer.Option("-n", "--number", metavar="N", min=1, help="How many versions to show.")]
@@ -55,25 +53,6 @@ def log(
         )
     else:
         _print_log(entries)
-
-
-def open_reader(url: str) -> AbstractContextManager[StreamReader]:
-    """A reader of the records of a stream, closed at the end of the block."""
-    from contextlib import contextmanager  # noqa: PLC0415
-
-    from deltawire.store import open_store  # noqa: PLC0415
-    from deltawire.stream import StreamReader  # noqa: PLC0415
-    from deltawire.transfer import Transfer  # noqa: PLC0415
-
-    @contextmanager
-    def opened() -> Iterator[StreamReader]:
-        transfer = Transfer(open_store(url))
-        try:
-            yield StreamReader(transfer)
-        finally:
-            transfer.close()
-
-    return opened()
 
 
 def log_members(entry: LogEntry) -> dict[str, Any]:

@@ -27,7 +27,7 @@ def _encode(positions, out):  # type: ignore[no-untyped-def]
 @njit(nogil=True, cache=True)
 def _decode(stream, elements, out):  # type: ignore[no-untyped-def]
     # Stores first and counts after: with long gaps a branch on the escape is mispredicted all the time.
-    count, next_free = 0, np.int64(0)
+    count, next_free = np.int64(0), np.int64(0)
     for k in range(stream.size):
         byte = np.int64(stream[k])
         ends = np.int64(byte != 255)

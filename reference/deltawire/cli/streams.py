@@ -1,0 +1,41 @@
+"""Opening the stream that a command looks at, and naming a version of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from deltawire.errors import InvalidArgumentError
+
+if TYPE_CHECKING:
+    from deltawire.stream import StreamReader
+
+WhichVersion = Annotated[
+    str, typer.Argument(metavar="VERSION", help="A version's number, or 'latest'.", show_default=False)
+]
+
+
+@contextmanager
+def open_reader(url: str) -> Iterator[StreamReader]:
+    """A reader of the records of a stream, closed at the end of the block."""
+    from deltawire.store import open_store  # noqa: PLC0415 - heavy imports wait until a command runs
+    from deltawire.stream import StreamReader  # noqa: PLC0415
+    from deltawire.transfer import Transfer  # noqa: PLC0415
+
+    transfer = Transfer(open_store(url))
+    try:
+        yield StreamReader(transfer)
+    finally:
+        transfer.close()
+
+
+def parse_version(text: str) -> int | None:
+    """A version's number, or None for ``latest``. Raises InvalidArgumentError."""
+    if text == "latest":
+        return None
+    if not (text.isascii() and text.isdigit()) or len(text) > 16:
+        raise InvalidArgumentError(f"a version is a number or 'latest', not {text[:40]!r}")
+    return int(text)
