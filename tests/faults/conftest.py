@@ -8,9 +8,18 @@ import pytest
 from deltawire.producer import commit
 from deltawire.store.memory import MemoryStore
 from tests.faults.doomed import Nursery, nothing, nursery
+from tests.faults.line import Trainer, check_line, script
 from tests.strategies import load_profile
 
 load_profile()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def compiled() -> None:
+    """Compile the kernels before a test looks at its watch."""
+    memory = new_memory()
+    Trainer(memory, script()).run()
+    check_line(memory, script())
 
 
 @pytest.fixture(autouse=True)
