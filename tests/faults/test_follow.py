@@ -90,6 +90,20 @@ def test_polls_and_late_joiners(written: MemoryStore) -> None:
         assert_same(follower.arrays, VERSIONS[4].state)
 
 
+def test_what_is_closed_says_so(written: MemoryStore) -> None:
+    follower, publisher = Follower(written), open_publisher(written)
+    follower.poll()
+    for closed in (follower, publisher, follower, publisher):
+        closed.close()
+    with pytest.raises(InvalidArgumentError, match="closed"):
+        follower.poll()
+    with pytest.raises(InvalidArgumentError, match="closed"):
+        next(follower.follow())
+    with pytest.raises(InvalidArgumentError, match="closed"):
+        publish(publisher, VERSIONS[0])
+    assert_same(follower.arrays, VERSIONS[LAST].state)
+
+
 def test_each_version_in_turn(written: MemoryStore) -> None:
     with Follower(written) as follower:
         follower.poll(to=0)

@@ -112,6 +112,7 @@ class Follower:
         self._reader = StreamReader(self._transfer)
         self._patterns = None if tensors is None else tuple(tensors)
         self._target = as_target(target)
+        self._closed = False
 
     def __enter__(self) -> Self:
         return self
@@ -123,6 +124,7 @@ class Follower:
 
     def close(self) -> None:
         """Release threads, files and locks; the target keeps its state."""
+        self._closed = True
         self._target.close()
         self._transfer.close()
 
@@ -255,6 +257,8 @@ class Follower:
             raise
 
     def _held_here(self, deadline: Deadline) -> Held | None:
+        if self._closed:
+            raise InvalidArgumentError("the follower is closed")
         held = self._target.held
         stream = self._reader.stream(deadline)
         if held is not None and held.committed.record.stream_id != stream.stream_id:

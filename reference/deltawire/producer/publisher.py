@@ -166,6 +166,7 @@ class Publisher:
     def close(self, *, timeout: float | None = 600.0) -> None:
         """Let an anchor that is being written finish, and release the threads."""
         deadline = Deadline.after(timeout)
+        self._stopped = self._stopped or InvalidArgumentError("the publisher is closed")
         self._background.wait(timeout)
         self._uploads.close(deadline.left())
         self._encoding.close()
