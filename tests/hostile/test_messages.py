@@ -26,7 +26,9 @@ from deltawire.format.boxes import Box
 from deltawire.format.records import ARROW_TYPE, Part
 from deltawire.format.strict_json import sha256
 from deltawire.kernels.digest import digest_at
+from deltawire.kernels.gaps import encode_gaps
 from deltawire.kernels.oracle import changed_positions, find_changes
+from deltawire.kernels.values import split_planes
 from deltawire.parts.message import read_claims
 from deltawire.parts.rows import FIXED_FIELDS, Row, part_schema
 from deltawire.parts.writer import PartOptions, PartWriter
@@ -179,6 +181,22 @@ def changed(row: Row, **members: Any) -> list[Row]:
     return [replace(row, **members) if each is row else each for each in TRUE_ROWS]
 
 
+def idle_row() -> Row:
+    """A true row that also sets one element to the bits it has, and counts it."""
+    tensor, old, new = TENSORS[W.tensor], STATES[HELD].bits["w"], STATES[NEWEST].bits["w"]
+    idle = next(at for at in range(old.size) if old[at] == new[at])
+    where = np.sort(np.append(POSITIONS, np.uint32(idle))).astype(np.uint32)
+    planes = {f"value_{plane}": stream for plane, stream in enumerate(split_planes(new[where]))}
+    seed, zero = np.uint64(tensor.seed), np.uint64(0)
+    return replace(
+        row_of("w", "gap-set"),
+        changed=len(where),
+        digest_before=int(digest_at(old[where], where, seed, zero)),
+        digest_after=int(digest_at(new[where], where, seed, zero)),
+        streams={"positions": encode_gaps(where, old.size)} | planes,
+    )
+
+
 def bent(row: Row, name: str, how: Callable[[np.ndarray[Any, Any]], Any]) -> list[Row]:
     """The true rows with one stream of one of them changed."""
     stream = np.array(row.streams[name])
@@ -208,6 +226,12 @@ ROW_LIES: list[tuple[str, list[Row], str]] = [
     ("too few changes", changed(W, changed=W.changed - 1), "malformed_row"),
     ("no changes", changed(W, changed=0), "malformed_row"),
     ("all changes", changed(W, changed=2**64 - 1), "malformed_row"),
+    ("an idle element", [TRUE_ROWS[0], idle_row(), TRUE_ROWS[2]], "malformed_row"),
+    (
+        "a dense row that miscounts",
+        [TRUE_ROWS[0], replace(row_of("w", "dense"), changed=W.changed + 1), TRUE_ROWS[2]],
+        "malformed_row",
+    ),
     ("an unknown codec", changed(W, codec="ranked"), "unsupported_codec"),
     ("an empty codec", changed(W, codec=""), "unsupported_codec"),
     ("a long codec", changed(W, codec="x" * 100_000), "unsupported_codec"),
