@@ -236,7 +236,7 @@ def check_delta(delta: Delta, *, what: str, limits: Limits) -> None:
     limits.check("batches", sum(len(part.batches) for part in delta.parts), f"number of batches of {what}")
     for part in delta.parts:
         if part.media_type != ARROW_TYPE:
-            raise MalformedRecordError(f"{what}: part {part.key} has media type {part.media_type}")
+            raise MalformedRecordError(f"{what}: part {part.key} has media type {part.media_type!r}")
         if len(set(part.streams)) != len(part.streams):
             raise MalformedRecordError(f"{what}: part {part.key} names a stream twice")
         end = 0
@@ -262,7 +262,7 @@ def _check_snapshot(snapshot: Snapshot, *, what: str, limits: Limits) -> None:
     for shard in snapshot.shards:
         limits.check("shard_header_bytes", shard.header_bytes, f"header of {shard.key}")
         if shard.media_type != SAFETENSORS_TYPE:
-            raise MalformedRecordError(f"{what}: shard {shard.key} has media type {shard.media_type}")
+            raise MalformedRecordError(f"{what}: shard {shard.key} has media type {shard.media_type!r}")
         if not 8 <= shard.header_bytes <= shard.bytes:
             raise MalformedRecordError(f"{what}: the header of {shard.key} does not fit in it")
         if shard.first_tensor != expected or shard.last_tensor < shard.first_tensor:
@@ -277,8 +277,8 @@ def check_files(files: tuple[File, ...], *, what: str, limits: Limits) -> None:
     if len({file.name for file in files}) != len(files):
         raise MalformedRecordError(f"{what} names a file twice")
     for file in files:
-        limits.check("file_bytes", file.bytes, f"size of file {file.name}")
         check_file_name(file.name)
+        limits.check("file_bytes", file.bytes, f"size of file {file.name}")
 
 
 _FILE_NAME = re.compile(r"[A-Za-z0-9_-](?:[A-Za-z0-9._-]{0,98}[A-Za-z0-9_-])?")

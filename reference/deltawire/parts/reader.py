@@ -101,7 +101,7 @@ def _check_row(row: Row, tensor: Tensor, what: str) -> None:
     if missing := [stream for stream in needed if stream not in row.streams]:
         raise MalformedRowError(f"{name}: the part has no stream {missing[0]}")
     if extra := [stream for stream, data in row.streams.items() if len(data) and stream not in needed]:
-        raise MalformedRowError(f"{name}: {row.codec} has no stream {extra[0]}")  # ROW-3
+        raise MalformedRowError(f"{name}: {row.codec} has no stream {extra[0][:40]!r}")  # ROW-3
 
 
 def _check_range(rows: list[Row], batch: Batch, what: str) -> None:

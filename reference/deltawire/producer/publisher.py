@@ -428,7 +428,7 @@ class Publisher:
             other = records.decode(stored, VersionRecord, what=key, limits=self._limits)
         except DeltawireError as error:
             return ConflictError(f"version {record.version} was committed by another writer ({error})")
-        who = f"{other.producer.name} {other.producer.version} at {other.created_at}"
+        who = f"{other.producer.name!r} {other.producer.version!r} at {other.created_at}"
         if other.epoch > record.epoch:
             return FencedError(f"version {record.version} was committed in epoch {other.epoch} by {who}")  # CMT-8
         return ConflictError(f"version {record.version} was committed by another writer: {who}")
