@@ -7,17 +7,16 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
-import numpy as np
-
 from deltawire.digests import state_digest_of
-from deltawire.format.dtypes import dtype_of
 from deltawire.format.keys import SHARD_INDEX
 from deltawire.format.tensors import Tensor, TensorTable, build_table
 from deltawire.inspection import Advance
 from deltawire.limits import Limits
 from deltawire.producer.sources import FilesSource, auxiliary_files
-from deltawire.snapshots.header import DIGESTS, header_length, parse_header
+from deltawire.snapshots.header import DIGESTS, header_length
+from deltawire.snapshots.mapping import MappedFile
 from deltawire.targets.arrays import NumpyBits
+from deltawire.targets.mapped import MappedTensors
 
 _CHUNK = 8 << 20
 _MASK = (1 << 64) - 1
@@ -47,13 +46,12 @@ class WorkingCopy:
     """Copies of a checkpoint's safetensors files under the same names, whose elements can be written."""
 
     def __init__(self, checkpoint: Checkpoint, folder: Path, *, limits: Limits, advance: Advance) -> None:
-        self._bits: dict[str, NumpyBits] = {}
         self._paths: list[Path] = []
         for file in checkpoint.source.files:
             copy = folder / file.name
             _copy_shard(file, copy, limits=limits, advance=advance)
-            self._bits |= _map_shard(copy, limits=limits)
             self._paths.append(copy)
+        self._bits = MappedTensors(MappedFile(path, limits=limits, writable=True) for path in self._paths)
         index = checkpoint.path / SHARD_INDEX
         if index.is_file():
             self._paths.append(folder / SHARD_INDEX)
@@ -65,9 +63,7 @@ class WorkingCopy:
 
     def flush(self) -> None:
         """Return once everything written is on the disk."""
-        for bits in self._bits.values():
-            if isinstance(bits.flat, np.memmap):
-                bits.flat.flush()
+        self._bits.flush()
         for path in self._paths:
             descriptor = os.open(path, os.O_RDONLY)
             try:
@@ -109,20 +105,3 @@ def _without_digests(header: bytes) -> bytes:
     text = json.dumps(members, separators=(",", ":"), ensure_ascii=False).encode()
     text += b" " * (-len(text) % 8)
     return len(text).to_bytes(8, "little") + text
-
-
-def _map_shard(path: Path, *, limits: Limits) -> dict[str, NumpyBits]:
-    with path.open("rb") as file:
-        length = header_length(file.read(8), limits=limits)
-        file.seek(0)
-        header = parse_header(file.read(length), path.stat().st_size, limits=limits)
-    found = {}
-    for entry in header.entries:
-        storage = dtype_of(entry.dtype).storage
-        size = entry.end - entry.begin
-        if size == 0:
-            found[entry.name] = NumpyBits(np.empty(0, storage))
-            continue
-        offset = header.data_start + entry.begin
-        found[entry.name] = NumpyBits(np.memmap(path, storage, "r+", offset=offset, shape=(size // storage.itemsize,)))
-    return found

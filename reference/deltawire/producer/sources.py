@@ -15,7 +15,8 @@ import numpy.typing as npt
 from deltawire.errors import InvalidStateError, MissingDependencyError
 from deltawire.format.dtypes import Bits, dtype_of
 from deltawire.limits import Limits
-from deltawire.snapshots.header import header_length, parse_header
+from deltawire.snapshots.header import Entry
+from deltawire.snapshots.mapping import MappedFile
 
 StateLike = Any
 """A mapping of torch tensors or NumPy arrays, a torch module, or the path of a safetensors file or directory."""
@@ -130,32 +131,23 @@ class FilesSource(Source):
     """A safetensors file, or a directory of them, mapped into memory."""
 
     def __init__(self, path: Path, *, limits: Limits) -> None:
-        self._places: dict[str, tuple[Path, int, str, tuple[int, ...], int]] = {}
+        self._places: dict[str, tuple[MappedFile, Entry]] = {}
         self.files = tuple(self._files(path))
         """The safetensors files."""
         for file in self.files:
-            with file.open("rb") as opened:
-                prefix = opened.read(8)
-                opened.seek(0)
-                header = parse_header(
-                    opened.read(header_length(prefix, limits=limits)), file.stat().st_size, limits=limits
-                )
-            for entry in header.entries:
+            mapped = MappedFile(file, limits=limits)
+            for entry in mapped.header.entries:
                 if entry.name in self._places:
                     raise InvalidStateError(f"{entry.name!r} is in two files of {path}")
-                place = (file, header.data_start + entry.begin, entry.dtype, entry.shape, entry.end - entry.begin)
-                self._places[entry.name] = place
+                self._places[entry.name] = mapped, entry
 
     @property
     def entries(self) -> tuple[tuple[str, str, tuple[int, ...]], ...]:
-        return tuple((name, dtype, shape) for name, (_, _, dtype, shape, _) in self._places.items())
+        return tuple((name, entry.dtype, entry.shape) for name, (_, entry) in self._places.items())
 
     def bits(self, name: str) -> Bits:
-        file, offset, dtype, _, size = self._places[name]
-        storage = dtype_of(dtype).storage
-        if size == 0:
-            return np.empty(0, storage)
-        return np.memmap(file, storage, "r", offset=offset, shape=(size // storage.itemsize,))
+        file, entry = self._places[name]
+        return file.bits(entry)
 
     @staticmethod
     def _files(path: Path) -> Iterator[Path]:

@@ -75,8 +75,10 @@ class ArraysTarget(Target):
         self._selected = tuple(selected)
         if self._given is not None:
             _check_given(self._given, table, selected)
-        make = _in_memory if self._given is None and self._held is None else spooled
-        self._incoming = {tensor.name: NumpyBits(make(tensor)) for tensor in selected}
+        if self._given is None and self._held is None:
+            self._incoming = {tensor.name: NumpyBits(_in_memory(tensor)) for tensor in selected}
+        else:
+            self._incoming = spooled(selected)
 
     def end_snapshot(self, held: Held) -> None:
         incoming = self._incoming
@@ -146,10 +148,14 @@ def _in_memory(tensor: Tensor) -> Bits:
     return np.empty(tensor.elements, tensor.dtype.storage)
 
 
-def spooled(tensor: Tensor) -> Bits:
-    """Room for a tensor in a temporary file that has no name."""
-    if tensor.bytes == 0:
-        return _in_memory(tensor)
+def spooled(tensors: Sequence[Tensor]) -> dict[str, NumpyBits]:
+    """Room for tensors, by name, in one temporary file that has no name."""
+    places, end = {}, 0
+    for tensor in tensors:
+        places[tensor.name] = slice(end, end + tensor.bytes), tensor.dtype.storage
+        end += -(-tensor.bytes // 8) * 8  # so that each begins at a multiple of its width
     with tempfile.TemporaryFile() as spool:  # the mapping outlives the file's name and handle
-        os.posix_fallocate(spool.fileno(), 0, tensor.bytes)  # a full disk is an error here, and a crash on access
-        return np.memmap(spool, tensor.dtype.storage, "r+", shape=(tensor.elements,))
+        if end:
+            os.posix_fallocate(spool.fileno(), 0, end)  # a full disk is an error here, and a crash on access
+        room = np.asarray(np.memmap(spool, np.uint8, "r+", shape=(end,))) if end else np.empty(0, np.uint8)
+    return {name: NumpyBits(room[place].view(storage)) for name, (place, storage) in places.items()}

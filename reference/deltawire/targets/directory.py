@@ -16,25 +16,25 @@ from contextlib import suppress
 from pathlib import Path
 
 import msgspec
-import numpy as np
 from msgspec import MsgspecError, Struct
 from safetensors import SafetensorError
 
 from deltawire.errors import DeltawireError, TargetBusyError, TargetMismatchError
 from deltawire.format import records
-from deltawire.format.dtypes import Bits
 from deltawire.format.keys import SHARD_INDEX, shard_name
 from deltawire.format.records import VersionRecord
 from deltawire.format.strict_json import sha256
 from deltawire.format.tensors import Tensor, TensorTable, parse_table
 from deltawire.limits import DEFAULT_LIMITS
-from deltawire.snapshots.header import build_header, file_order, header_length, parse_header
+from deltawire.snapshots.header import build_header, file_order
+from deltawire.snapshots.mapping import MappedFile
 from deltawire.snapshots.writer import plan_shards
 from deltawire.store.posix_files import TEMPORARY_PREFIX, sync_folder, temporary
 from deltawire.stream import Committed
 from deltawire.targets.arrays import NumpyBits
 from deltawire.targets.base import Change, Held, Target
 from deltawire.targets.journal import Journal, read_journal, write_journal
+from deltawire.targets.mapped import MappedTensors
 
 PRIVATE = ".deltawire"
 """Folder of what is ours; everything else in the directory is the model's."""
@@ -84,8 +84,8 @@ class DirectoryTarget(Target):
             raise TargetMismatchError(f"{self.path} is not empty and was not made by deltawire")
         self._private.mkdir(parents=True, exist_ok=True)
         self._lock: int | None = os.open(self._private / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
-        self._bits: dict[str, NumpyBits] = {}
-        self._incoming: dict[str, NumpyBits] | None = None
+        self._bits = MappedTensors()
+        self._incoming: MappedTensors | None = None
         self._files: dict[str, bytes] = {}
         self._held: Held | None = None
         self._unsettled = False
@@ -117,13 +117,14 @@ class DirectoryTarget(Target):
         folder = self._private / _INCOMING
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir()
-        self._incoming = {}
         runs = plan_shards(selected, self._shard_bytes)
         weight_map: dict[str, str] = {}
+        shards = []
         for number, run in enumerate(runs, 1):
             name = shard_name(number, len(runs))
-            self._incoming |= _create_shard(folder / name, file_order(run))
+            shards.append(_create_shard(folder / name, file_order(run)))
             weight_map |= {tensor.name: name for tensor in run}
+        self._incoming = MappedTensors(shards)
         index = {"metadata": {"total_size": sum(tensor.bytes for tensor in selected)}, "weight_map": weight_map}
         (folder / SHARD_INDEX).write_text(json.dumps(index, indent=1, ensure_ascii=False), encoding="utf-8")
 
@@ -143,9 +144,8 @@ class DirectoryTarget(Target):
         if not self._interrupted():  # else the new state is what a restart gives
             shutil.rmtree(self._private / _INCOMING, ignore_errors=True)
 
-    def _prepare_install(self, incoming: Mapping[str, NumpyBits], held: Held) -> None:
-        for bits in incoming.values():
-            _flush(bits)
+    def _prepare_install(self, incoming: MappedTensors, held: Held) -> None:
+        incoming.flush()
         folder = self._private / _INCOMING
         for name, data in self._files.items():
             (folder / name).write_bytes(data)
@@ -176,7 +176,7 @@ class DirectoryTarget(Target):
         self._held, self._unsettled = held, False
 
     def close(self) -> None:
-        self._bits, self._unsettled = {}, False
+        self._bits, self._unsettled = MappedTensors(), False
         if self._lock is not None:
             os.close(self._lock)
             self._lock = None
@@ -201,13 +201,13 @@ class DirectoryTarget(Target):
                 self._replay(read_journal(path))
                 self._open()
         except (DeltawireError, MsgspecError, SafetensorError, KeyError, TypeError, ValueError) as error:
-            self._held, self._bits = None, {}
+            self._held, self._bits = None, MappedTensors()
             raise TargetMismatchError(f"{self.path} is damaged: {error}; remove it and start again") from None
         shutil.rmtree(self._private / _INCOMING, ignore_errors=True)
         self._unsettled = False
 
     def _install(self, plan: _Plan) -> None:
-        self._bits = {}
+        self._bits = MappedTensors()
         for name in plan.install:
             with suppress(FileNotFoundError):  # moved before the interruption
                 (self._private / _INCOMING / name).replace(self.path / name)
@@ -224,8 +224,7 @@ class DirectoryTarget(Target):
     def _replay(self, journal: Journal) -> None:
         for name, where, new in journal.changes:
             self._bits[name].scatter(where, new)
-        for name in {name for name, _, _ in journal.changes}:
-            _flush(self._bits[name])
+        self._bits.flush(name for name, _, _ in journal.changes)
         for name, data in journal.files.items():
             _write_file(self.path / name, data)
         for name in journal.removed:
@@ -243,9 +242,9 @@ class DirectoryTarget(Target):
         except FileNotFoundError:
             return
         held = self._read_held(stored)
-        self._bits = {}
-        for path in sorted(self.path.glob("model-*.safetensors")):
-            self._bits |= _open_shard(path, held.tensors)
+        by_name = {tensor.name: tensor for tensor in held.tensors}
+        shards = sorted(self.path.glob("model-*.safetensors"))
+        self._bits = MappedTensors(_open_shard(path, by_name) for path in shards)
         if missing := [tensor.name for tensor in held.tensors if tensor.name not in self._bits]:
             raise TargetMismatchError(f"{missing[0]!r} is missing")
         self._held = held
@@ -285,42 +284,23 @@ def _held_file(held: Held) -> _HeldFile:
     )
 
 
-def _create_shard(path: Path, order: Sequence[Tensor]) -> dict[str, NumpyBits]:
+def _create_shard(path: Path, order: Sequence[Tensor]) -> MappedFile:
     header = build_header(order, None)
     with path.open("wb") as file:
         file.write(header)
         file.flush()
         # A full disk is an error here, and would be a crash when the mapping is written.
         os.posix_fallocate(file.fileno(), 0, len(header) + sum(tensor.bytes for tensor in order))
-    return _open_shard(path, order)
+    return MappedFile(path, limits=DEFAULT_LIMITS, writable=True)
 
 
-def _open_shard(path: Path, tensors: Sequence[Tensor]) -> dict[str, NumpyBits]:
-    by_name = {tensor.name: tensor for tensor in tensors}
-    with path.open("rb") as file:
-        prefix = file.read(8)
-        file.seek(0)
-        header = parse_header(
-            file.read(header_length(prefix, limits=DEFAULT_LIMITS)), path.stat().st_size, limits=DEFAULT_LIMITS
-        )
-    found = {}
-    for entry in header.entries:
-        tensor = by_name[entry.name]
+def _open_shard(path: Path, tensors: Mapping[str, Tensor]) -> MappedFile:
+    file = MappedFile(path, limits=DEFAULT_LIMITS, writable=True)
+    for entry in file.header.entries:
+        tensor = tensors[entry.name]
         if (entry.dtype, entry.shape) != (tensor.dtype.name, tensor.shape):
             raise TargetMismatchError(f"{entry.name!r} in {path.name} is not the stream's")
-        found[entry.name] = NumpyBits(_map(path, header.data_start + entry.begin, tensor))
-    return found
-
-
-def _map(path: Path, offset: int, tensor: Tensor) -> Bits:
-    if tensor.bytes == 0:
-        return np.empty(0, tensor.dtype.storage)
-    return np.memmap(path, tensor.dtype.storage, "r+", offset=offset, shape=(tensor.elements,))
-
-
-def _flush(bits: NumpyBits) -> None:
-    if isinstance(bits.flat, np.memmap):
-        bits.flat.flush()
+    return file
 
 
 def _sync_file(path: Path) -> None:

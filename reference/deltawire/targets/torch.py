@@ -34,7 +34,7 @@ class TorchTarget(Target):
         for alias, name in table.aliases.items():
             aliases.setdefault(name, []).append(alias)
         self._next = {tensor.name: self._own(tensor, aliases.get(tensor.name, [])) for tensor in selected}
-        self._spool = {tensor.name: NumpyBits(spooled(tensor)) for tensor in selected}
+        self._spool = spooled(selected)
 
     def end_snapshot(self, held: Held) -> None:
         spool = self._spool
