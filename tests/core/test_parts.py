@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -141,8 +142,61 @@ def test_arrow_reads_the_same(data: st.DataObject, how: PartOptions) -> None:
             assert theirs.column("box_start").to_pylist() == [list(row.box.start) for row in ours]
             assert theirs.column("digest_after").to_pylist() == [row.digest_after for row in ours]
             for name in part.streams:
-                assert theirs.column(name).to_pylist() == [bytes(row.streams[name]) for row in ours]
+                assert theirs.column(name).to_pylist() == [bytes(row.streams.get(name, b"")) for row in ours]
             assert batch.decoded_bytes >= sum(len(s) for row in ours for s in row.streams.values())
+
+
+def test_rows_take_memory_for_their_own_streams_only() -> None:
+    # Stream columns compress to nothing where they are empty, and a part may have many.
+    nothing, one = np.empty(0, np.uint8), np.zeros(1, np.uint8)
+    rows = [
+        Row(
+            tensor=0,
+            box=Box((at,), (1,)),
+            codec="gap-set",
+            changed=1,
+            digest_before=at,
+            digest_after=at,
+            streams={"positions": one, "value_0": one, **{f"more_{number}": nothing for number in range(200)}},
+        )
+        for at in range(5000)
+    ]
+    [part], shelf = write(rows, PartOptions())
+    [batch] = part.batches
+    table = table_of("U8")
+    stored = shelf.cut(part, batch)
+    tracemalloc.start()
+    try:
+        read = read_batch(stored, part, batch, table, limits=DEFAULT_LIMITS)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert len(read) == len(rows)
+    assert peak < 2 * batch.decoded_bytes
+
+
+def test_a_box_of_absurd_rank_is_refused_before_it_is_a_list() -> None:
+    long = (1,) * 1_000_000
+    row = Row(
+        tensor=0,
+        box=Box(long, long),
+        codec="gap-set",
+        changed=1,
+        digest_before=0,
+        digest_after=0,
+        streams={"positions": np.zeros(1, np.uint8), "value_0": np.zeros(1, np.uint8)},
+    )
+    [part], shelf = write([row], PartOptions())
+    [batch] = part.batches
+    stored = shelf.cut(part, batch)
+    tracemalloc.start()
+    try:
+        with pytest.raises(MalformedRowError, match="rank 1,000,000"):
+            read_batch(stored, part, batch, table_of("U8"), limits=DEFAULT_LIMITS)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 4_000_000
 
 
 def table_of(*dtypes: str, size: int = 100_000) -> TensorTable:

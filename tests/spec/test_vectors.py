@@ -261,7 +261,7 @@ def test_part() -> None:
             "changed": str(row.changed),
             "digest_before": f"{row.digest_before:016x}",
             "digest_after": f"{row.digest_after:016x}",
-            **{name: stream.tobytes().hex() for name, stream in row.streams.items()},
+            **{name: bytes(row.streams.get(name, b"")).hex() for name in part.streams},
         }
         for row in rows
     ]

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import itertools
+from collections.abc import Mapping
 
 import numpy as np
 import pyarrow as pa
 
+from deltawire.codecs.base import Stream
 from deltawire.codecs.registry import codec_of
 from deltawire.errors import DigestMismatchError, MalformedPartError, MalformedRowError, SizeMismatchError
 from deltawire.format.boxes import Box, check_box
@@ -47,6 +48,7 @@ def read_batch(data: bytes | memoryview, part: Part, batch: Batch, table: Tensor
         raise MalformedPartError(f"{what} is not an Arrow record batch: {error}") from None
     if any(map(_has_nulls, record_batch.columns)):
         raise MalformedPartError(f"{what} has nulls")
+    _check_ranks(record_batch, limits, what)
     rows = _rows(record_batch, part, table, what)
     _check_range(rows, batch, what)
     return rows
@@ -69,39 +71,59 @@ def _check_claims(stored: memoryview, part: Part, batch: Batch, what: str, limit
         raise MalformedPartError(f"{what} does not have the columns of its part")
 
 
+def _check_ranks(record_batch: pa.RecordBatch, limits: Limits, what: str) -> None:
+    """Before the lists become Python's: a few compressed bytes can hold millions of numbers."""
+    for column in (record_batch.column(1), record_batch.column(2)):
+        rank = int(np.diff(column.offsets.to_numpy()).max(initial=0))
+        if rank > limits.dims:
+            raise MalformedRowError(f"{what}: a box of rank {rank:,}")  # BOX-1
+
+
 def _rows(record_batch: pa.RecordBatch, part: Part, table: TensorTable, what: str) -> list[Row]:
     fixed = [record_batch.column(index).to_pylist() for index in range(len(FIXED_FIELDS))]
-    columns = {name: _views(record_batch.column(len(FIXED_FIELDS) + index)) for index, name in enumerate(part.streams)}
+    columns = {name: _Column(record_batch.column(len(FIXED_FIELDS) + at)) for at, name in enumerate(part.streams)}
+    filled = np.zeros(record_batch.num_rows, np.uint32)
+    for column in columns.values():
+        filled += np.diff(column.offsets) > 0
     rows = []
     for index, (ordinal, start, shape, codec, changed, before, after) in enumerate(zip(*fixed, strict=True)):
         if ordinal >= len(table.tensors):
             raise MalformedRowError(f"{what}: tensor {ordinal} is not in the table")
         tensor = table.tensors[ordinal]
-        streams = {name: views[index] for name, views in columns.items()}
-        row = Row(
-            tensor=ordinal,
-            box=Box(tuple(start), tuple(shape)),
-            codec=codec,
-            changed=changed,
-            digest_before=before,
-            digest_after=after,
-            streams=streams,
+        box = Box(tuple(start), tuple(shape))
+        name = f"{what}: {tensor.name[:80]!r}"
+        check_box(box, tensor.storage_shape, what=name)
+        if not 1 <= changed <= box.elements:
+            raise MalformedRowError(f"{name}: {changed:,} changes in a box of {box.elements:,}")  # ROW-2
+        rows.append(
+            Row(
+                tensor=ordinal,
+                box=box,
+                codec=codec,
+                changed=changed,
+                digest_before=before,
+                digest_after=after,
+                streams=_streams(columns, index, int(filled[index]), codec, tensor, name),
+            )
         )
-        _check_row(row, tensor, what)
-        rows.append(row)
     return rows
 
 
-def _check_row(row: Row, tensor: Tensor, what: str) -> None:
-    name = f"{what}: {tensor.name[:80]!r}"
-    check_box(row.box, tensor.storage_shape, what=name)
-    if not 1 <= row.changed <= row.box.elements:
-        raise MalformedRowError(f"{name}: {row.changed:,} changes in a box of {row.box.elements:,}")  # ROW-2
-    needed = codec_of(row.codec).streams(tensor.dtype)
-    if missing := [stream for stream in needed if stream not in row.streams]:
+def _streams(
+    columns: Mapping[str, _Column], index: int, filled: int, codec: str, tensor: Tensor, name: str
+) -> dict[str, Stream]:
+    """The streams that a row's codec needs, of which ``filled`` are not empty. ROW-3
+
+    A view takes more memory than an empty stream, and a hostile part has many of those: no others are made.
+    """
+    needed = codec_of(codec).streams(tensor.dtype)
+    if missing := [stream for stream in needed if stream not in columns]:
         raise MalformedRowError(f"{name}: the part has no stream {missing[0]}")
-    if extra := [stream for stream, data in row.streams.items() if len(data) and stream not in needed]:
-        raise MalformedRowError(f"{name}: {row.codec} has no stream {extra[0][:40]!r}")  # ROW-3
+    streams = {stream: columns[stream][index] for stream in needed}
+    if filled != sum(len(data) > 0 for data in streams.values()):
+        extra = next(stream for stream, column in columns.items() if stream not in streams and len(column[index]))
+        raise MalformedRowError(f"{name}: {codec} has no stream {extra}")
+    return streams
 
 
 def _check_range(rows: list[Row], batch: Batch, what: str) -> None:
@@ -110,8 +132,13 @@ def _check_range(rows: list[Row], batch: Batch, what: str) -> None:
         raise MalformedPartError(f"{what} does not hold the tensors that the record says")
 
 
-def _views(column: pa.LargeBinaryArray) -> list[np.ndarray[tuple[int], np.dtype[np.uint8]]]:
-    _, offsets_buffer, data_buffer = column.buffers()
-    offsets = np.frombuffer(offsets_buffer, np.int64)[column.offset : column.offset + len(column) + 1]
-    data = np.frombuffer(data_buffer, np.uint8) if data_buffer is not None else np.empty(0, np.uint8)
-    return [data[start:end] for start, end in itertools.pairwise(offsets)]
+class _Column:
+    """The streams of one name, a row each."""
+
+    def __init__(self, column: pa.LargeBinaryArray) -> None:
+        _, offsets, data = column.buffers()
+        self.offsets = np.frombuffer(offsets, np.int64)[column.offset : column.offset + len(column) + 1]
+        self._data = np.frombuffer(data, np.uint8) if data is not None else np.empty(0, np.uint8)
+
+    def __getitem__(self, index: int) -> Stream:
+        return self._data[self.offsets[index] : self.offsets[index + 1]]

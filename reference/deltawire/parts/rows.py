@@ -25,6 +25,7 @@ class Row:
     digest_after: int
     """Sum of their new contributions."""
     streams: Streams
+    """Those of its codec."""
 
 
 FIXED_FIELDS = (
