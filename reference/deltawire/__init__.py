@@ -27,8 +27,8 @@ _HOMES = {
     "Follower": "deltawire.consumer.follower",
     "Limits": "deltawire.limits",
     "PartOptions": "deltawire.parts.writer",
-    "PublishTimings": "deltawire.producer.publisher",
-    "Published": "deltawire.producer.publisher",
+    "PublishTimings": "deltawire.producer.published",
+    "Published": "deltawire.producer.published",
     "Publisher": "deltawire.producer.publisher",
     "Update": "deltawire.consumer.follower",
     "open_store": "deltawire.store",
@@ -47,9 +47,9 @@ if TYPE_CHECKING:
     from deltawire.limits import Limits as Limits
     from deltawire.parts.writer import PartOptions as PartOptions
     from deltawire.producer.anchors import AnchorPolicy as AnchorPolicy
-    from deltawire.producer.publisher import Published as Published
+    from deltawire.producer.published import Published as Published
+    from deltawire.producer.published import PublishTimings as PublishTimings
     from deltawire.producer.publisher import Publisher as Publisher
-    from deltawire.producer.publisher import PublishTimings as PublishTimings
     from deltawire.store import open_store as open_store
 
 

@@ -18,7 +18,8 @@ from deltawire.format.strict_json import sha256
 from deltawire.limits import MIB
 from deltawire.parts.writer import PartOptions
 from deltawire.producer.anchors import AnchorPolicy
-from deltawire.producer.publisher import Published, Publisher
+from deltawire.producer.published import Published
+from deltawire.producer.publisher import Publisher
 from deltawire.store.base import Store
 from deltawire.stream import StreamReader
 from deltawire.transfer import Transfer

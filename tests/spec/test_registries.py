@@ -15,7 +15,7 @@ from deltawire.format.dtypes import DTYPES
 from deltawire.limits import Limits
 from deltawire.parts.rows import FIXED_FIELDS
 from deltawire.patches.record import MEDIA_TYPE
-from deltawire.producer.publisher import PublishTimings
+from deltawire.producer.published import PublishTimings
 from tests.spec import document
 from tests.spec.schemas import members, schemas
 from tests.spec.shapes import SHAPES, struct_members

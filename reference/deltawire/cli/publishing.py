@@ -12,7 +12,8 @@ from deltawire.cli.options import AsJson, Timeout, Url
 from deltawire.errors import InvalidArgumentError
 
 if TYPE_CHECKING:
-    from deltawire.producer.publisher import Published, Publisher
+    from deltawire.producer.published import Published
+    from deltawire.producer.publisher import Publisher
 
 States = Annotated[
     list[Path],

@@ -6,7 +6,6 @@ import json
 import time
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
 from types import TracebackType
@@ -25,80 +24,31 @@ from deltawire.errors import (
 )
 from deltawire.format import keys, records
 from deltawire.format.records import (
-    AnchorRecord,
-    Delta,
     File,
     HeadRecord,
     Parent,
-    Snapshot,
     VersionRecord,
     check_file_name,
 )
 from deltawire.format.strict_json import sha256
 from deltawire.format.tensors import TensorTable, build_table
 from deltawire.limits import DEFAULT_LIMITS, Limits
-from deltawire.parts.rows import Row
-from deltawire.parts.writer import PartOptions, PartWriter
-from deltawire.producer.anchors import AnchorPolicy, BackgroundTask
-from deltawire.producer.base import BaseState, Freeze
+from deltawire.parts.writer import PartOptions
+from deltawire.producer.anchoring import Anchoring
+from deltawire.producer.anchors import AnchorPolicy
 from deltawire.producer.commit import Outcome, create_record
+from deltawire.producer.contents import Contents, store_delta, store_snapshot
 from deltawire.producer.encoding import Encoder, EncodingPool
 from deltawire.producer.hints import write_head
 from deltawire.producer.opening import Line, envelope, open_line
+from deltawire.producer.published import Published, PublishTimings
 from deltawire.producer.sources import Source, StateLike, auxiliary_files, open_source
 from deltawire.producer.uploads import Uploads
-from deltawire.snapshots.writer import describe_file, write_snapshot
+from deltawire.snapshots.writer import describe_file
 from deltawire.store.base import Store
 from deltawire.stream import Committed
 
 _MASK = (1 << 64) - 1
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PublishTimings:
-    """Seconds spent in each phase of a publish, under the names of SPEC.md section 12."""
-
-    encode_seconds: float
-    """Comparing with the base, encoding and compressing."""
-    upload_seconds: float
-    """Waiting for the store to take parts; uploads run beside encoding."""
-    commit_seconds: float
-    """Creating the record."""
-    advance_seconds: float
-    """Taking the new bits over into the base."""
-    total_seconds: float
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Published:
-    """A version is in the stream."""
-
-    version: int
-    record: VersionRecord
-    state_digest: str
-    changed_elements: int
-    """Elements whose bits differ from the parent's; all of them where there is no delta."""
-    changed_tensors: int
-    elements: int
-    """Elements of the whole state."""
-    data_bytes: int
-    """Size of the parts or shards."""
-    record_bytes: int
-    state_bytes: int
-    """Size of the whole state."""
-    timings: PublishTimings
-
-
-@dataclass
-class _Sums:
-    changed: int = 0
-    before: int = 0
-    after: int = 0
-
-    def add(self, row: Row) -> None:
-        self.changed += row.changed
-        self.before = (self.before + row.digest_before) & _MASK
-        self.after = (self.after + row.digest_after) & _MASK
 
 
 class Publisher:
@@ -137,7 +87,6 @@ class Publisher:
         from deltawire.store import open_store  # noqa: PLC0415 - stores are imported when one is opened
 
         self._store = store if isinstance(store, Store) else open_store(store)
-        self._anchors = anchors or AnchorPolicy()
         self._parts = parts or PartOptions()
         self._shard_bytes = shard_bytes
         self._limits = limits
@@ -152,7 +101,13 @@ class Publisher:
         self._features = self._line.stream.writer_features
         self._encoding = EncodingPool(Encoder(absolute="absolute" in self._features), workers=workers)
         self._uploads = Uploads(self._store, workers=workers)
-        self._background = BackgroundTask()
+        self._anchoring = Anchoring(
+            self._store,
+            self._line,
+            policy=anchors or AnchorPolicy(),
+            shard_bytes=shard_bytes,
+            limits=limits,
+        )
         self._stopped: DeltawireError | None = None
 
     def __enter__(self) -> Self:
@@ -167,7 +122,7 @@ class Publisher:
         """Let an anchor that is being written finish, and release the threads."""
         deadline = Deadline.after(timeout)
         self._stopped = self._stopped or InvalidArgumentError("the publisher is closed")
-        self._background.wait(timeout)
+        self._anchoring.wait(timeout)
         self._uploads.close(deadline.left())
         self._encoding.close()
 
@@ -189,11 +144,11 @@ class Publisher:
     @property
     def anchor_error(self) -> Exception | None:
         """Why the last anchor could not be written, if it could not; the line of versions goes on without."""
-        return self._background.error
+        return self._anchoring.error
 
     def wait_for_anchor(self, *, timeout: float | None = None) -> bool:
         """Wait for an anchor that is being written; whether none is any more."""
-        return self._background.wait(timeout)
+        return self._anchoring.wait(timeout)
 
     def publish(
         self,
@@ -223,16 +178,12 @@ class Publisher:
         if self._stopped is not None:
             raise type(self._stopped)(str(self._stopped))
         deadline = Deadline.after(timeout)
-        started = time.perf_counter()
         source = open_source(state, dtypes=dtypes or {}, limits=self._limits)
         table = self._table_of(source)
         kept = self._files_for(state, files)
         _check_metadata(metadata, self._limits)
-        self._uploads.waited = 0.0
         try:
-            if self._line.base is not None and table is self._line.base.table:
-                return self._publish_delta(source, self._line.base, kept, metadata, deadline, started)
-            return self._publish_snapshot(source, table, kept, metadata, deadline, started)
+            return self._publish(source, table, kept, metadata, deadline)
         except (ConflictError, FencedError, OutcomeUnknownError, SourceChangedError) as error:
             self._stopped = type(error)(str(error))  # not the error itself: its traceback holds the state
             raise
@@ -259,140 +210,88 @@ class Publisher:
                 raise InvalidArgumentError(str(error)) from None
         return dict(files)
 
-    def _publish_delta(
-        self,
-        source: Source,
-        base: BaseState,
-        files: dict[str, bytes],
-        metadata: Mapping[str, Any] | None,
-        deadline: Deadline,
-        started: float,
-    ) -> Published:
-        version, head = self._begin(metadata)
-        prefix = keys.data_prefix(version, head["commit_id"])
-        writer = PartWriter(
-            lambda index: prefix + keys.part_name(index),
-            lambda part, data: self._uploads.put_part(part, data, deadline),
-            options=self._parts,
-        )
-        total = _Sums()
-        by_tensor: dict[int, _Sums] = {}
-        for rows in self._encoding.encode(base.table.tensors, base.bits, lambda tensor: source.bits(tensor.name)):
-            deadline.remaining()
-            for row in rows:
-                writer.add(row)
-                total.add(row)
-                by_tensor.setdefault(row.tensor, _Sums()).add(row)
-        parts = writer.finish()
-        encoded = time.perf_counter() - started - self._uploads.waited
-        self._uploads.finish(deadline)
-        uploaded = self._uploads.waited
-        record = VersionRecord(
-            **head,
-            version=version,
-            parent=self._parent(),
-            tensors=base.table.descriptor,
-            state_digest=f"{(base.digest + total.after - total.before) & _MASK:016x}",
-            delta=Delta(
-                changed_elements=total.changed,
-                changed_tensors=len(by_tensor),
-                digest_before=f"{total.before:016x}",
-                digest_after=f"{total.after:016x}",
-                parts=parts,
-            ),
-            files=self._store_files(files, deadline),
-        )
-        committed, commit_seconds = self._commit(record, deadline)
-        advancing = time.perf_counter()
-        for ordinal, sums in by_tensor.items():
-            tensor = base.table.tensors[ordinal]
-            base.advance(tensor, source.bits(tensor.name), before=sums.before, after=sums.after)
-        advanced = time.perf_counter() - advancing
-        data_bytes = sum(part.bytes for part in parts)
-        self._line.delta_bytes += data_bytes
-        self._end(committed, files, deadline)
-        return Published(
-            version=version,
-            record=record,
-            state_digest=record.state_digest,
-            changed_elements=total.changed,
-            changed_tensors=len(by_tensor),
-            elements=base.table.elements,
-            data_bytes=data_bytes,
-            record_bytes=len(committed.data),
-            state_bytes=base.table.state_bytes,
-            timings=PublishTimings(
-                encode_seconds=encoded,
-                upload_seconds=uploaded,
-                commit_seconds=commit_seconds,
-                advance_seconds=advanced,
-                total_seconds=time.perf_counter() - started,
-            ),
-        )
-
-    def _publish_snapshot(
+    def _publish(
         self,
         source: Source,
         table: TensorTable,
         files: dict[str, bytes],
         metadata: Mapping[str, Any] | None,
         deadline: Deadline,
-        started: float,
     ) -> Published:
-        version, head = self._begin(metadata)
-        if not self._background.wait(deadline.remaining()):  # an anchor of the old base is still reading it
-            raise DeadlineExceededError("an anchor was still being written at the deadline")
-        self._line.base = None  # from here on there is one copy of the model again, and it is the new one
-        base = BaseState(table, [source.bits(tensor.name).copy() for tensor in table.tensors])
-        encoded = time.perf_counter() - started
-        self._uploads.put_once(table.descriptor.key, table.data, deadline)
-        prefix = keys.data_prefix(version, head["commit_id"])
-        snapshot = self._uploads.run(lambda: self._write_snapshot(base, prefix, files), deadline)
+        started = time.perf_counter()
+        parent = self._line.parent
+        version = 0 if parent is None else parent.record.version + 1
+        head = envelope(
+            self.stream_id,
+            "version",
+            epoch=0 if parent is None else parent.record.epoch,
+            writer_features=self._features,
+            metadata=dict(metadata or {}),
+        )
+        contents = self._store_contents(source, table, files, keys.data_prefix(version, head["commit_id"]), deadline)
         record = VersionRecord(
             **head,
             version=version,
-            parent=self._parent(),
+            parent=None if parent is None else Parent(version=parent.record.version, digest=parent.digest),
             tensors=table.descriptor,
-            state_digest=f"{base.digest:016x}",
-            snapshot=snapshot,
+            state_digest=f"{contents.state_digest:016x}",
+            delta=contents.delta,
+            snapshot=contents.snapshot,
             files=self._store_files(files, deadline),
         )
-        uploaded = time.perf_counter() - started - encoded
-        committed, commit_seconds = self._commit(record, deadline)
-        self._line.base = base
-        self._line.anchor, self._line.anchor_bytes = version, self._line.delta_bytes
-        self._end(committed, files, deadline)
+        committing = time.perf_counter()
+        committed = self._commit(record, deadline)
+        advancing = time.perf_counter()
+        contents.advance(source)
+        advanced = time.perf_counter()
+        self._end(committed, contents, files, deadline)
         return Published(
             version=version,
             record=record,
             state_digest=record.state_digest,
-            changed_elements=table.elements,
-            changed_tensors=len(table.tensors),
+            changed_elements=contents.changed_elements,
+            changed_tensors=contents.changed_tensors,
             elements=table.elements,
-            data_bytes=sum(shard.bytes for shard in snapshot.shards),
+            data_bytes=contents.data_bytes,
             record_bytes=len(committed.data),
             state_bytes=table.state_bytes,
             timings=PublishTimings(
-                encode_seconds=encoded,
-                upload_seconds=uploaded,
-                commit_seconds=commit_seconds,
-                advance_seconds=0.0,
+                encode_seconds=contents.encode_seconds,
+                upload_seconds=contents.upload_seconds,
+                commit_seconds=advancing - committing,
+                advance_seconds=advanced - advancing,
                 total_seconds=time.perf_counter() - started,
             ),
         )
 
-    def _begin(self, metadata: Mapping[str, Any] | None) -> tuple[int, dict[str, Any]]:
-        parent = self._line.parent
-        epoch = 0 if parent is None else parent.record.epoch
-        version = 0 if parent is None else parent.record.version + 1
-        head = envelope(
-            self.stream_id, "version", epoch=epoch, writer_features=self._features, metadata=dict(metadata or {})
+    def _store_contents(
+        self, source: Source, table: TensorTable, files: dict[str, bytes], prefix: str, deadline: Deadline
+    ) -> Contents:
+        self._uploads.waited = 0.0
+        base = self._line.base
+        if base is not None and table is base.table:
+            return store_delta(
+                base,
+                source,
+                prefix=prefix,
+                encoding=self._encoding,
+                uploads=self._uploads,
+                options=self._parts,
+                deadline=deadline,
+            )
+        if not self._anchoring.wait(deadline.remaining()):  # an anchor of the old base is still reading it
+            raise DeadlineExceededError("an anchor was still being written at the deadline")
+        self._line.base = base = None  # from here on there is one copy of the model again, and it is the new one
+        return store_snapshot(
+            table,
+            source,
+            prefix=prefix,
+            store=self._store,
+            uploads=self._uploads,
+            shard_bytes=self._shard_bytes,
+            files=files,
+            deadline=deadline,
         )
-        return version, head
-
-    def _parent(self) -> Parent | None:
-        parent = self._line.parent
-        return None if parent is None else Parent(version=parent.record.version, digest=parent.digest)
 
     def _store_files(self, files: Mapping[str, bytes], deadline: Deadline) -> tuple[File, ...]:
         described = [describe_file(name, data, key=keys.file_key(sha256(data))) for name, data in files.items()]
@@ -403,9 +302,8 @@ class Publisher:
                 self._uploads.put_once(file.key, files[file.name], deadline)
         return tuple(described)
 
-    def _commit(self, record: VersionRecord, deadline: Deadline) -> tuple[Committed, float]:
+    def _commit(self, record: VersionRecord, deadline: Deadline) -> Committed:
         """Create the version record, and say what happened if that is not what happened. CMT-3, CMT-8"""
-        started = time.perf_counter()
         data = records.encode(record)
         key = keys.version_key(record.version)
         records.decode(data, VersionRecord, what=key, limits=self._limits)  # no reader takes what fails here. LIM-4
@@ -419,7 +317,7 @@ class Publisher:
             raise
         if outcome is Outcome.LOST:
             raise self._overtaken(record, key, deadline)
-        return Committed(record, sha256(data), data), time.perf_counter() - started
+        return Committed(record, sha256(data), data)
 
     def _overtaken(self, record: VersionRecord, key: str, deadline: Deadline) -> ConflictError | FencedError:
         limit = self._limits.record_bytes
@@ -433,11 +331,16 @@ class Publisher:
             return FencedError(f"version {record.version} was committed in epoch {other.epoch} by {who}")  # CMT-8
         return ConflictError(f"version {record.version} was committed by another writer: {who}")
 
-    def _end(self, committed: Committed, files: dict[str, bytes], deadline: Deadline) -> None:
-        """What follows a commit and may fail without harm: the hint, and an anchor in the background."""
-        self._line.parent, self._line.files = committed, files
+    def _end(self, committed: Committed, contents: Contents, files: dict[str, bytes], deadline: Deadline) -> None:
+        """Stand at the new version; then what may fail without harm: an anchor in the background, and the hint."""
+        line = self._line
+        line.parent, line.base, line.files = committed, contents.base, files
+        if contents.snapshot is None:
+            line.delta_bytes += contents.data_bytes
+        else:
+            line.anchor, line.anchor_bytes = committed.record.version, line.delta_bytes
         self._stopped = None
-        self._start_anchor(committed)
+        self._anchoring.consider(committed)
         head = self._head(committed)
         # The version is committed, so that no failure of the hint may be seen. HED-3
         with suppress(Exception):
@@ -447,66 +350,6 @@ class Publisher:
         record = committed.record
         head = envelope(self.stream_id, "head", epoch=record.epoch, writer_features=self._features)
         return HeadRecord(**head, version=record.version, anchor=self._line.anchor)
-
-    def _start_anchor(self, committed: Committed) -> None:
-        line, base = self._line, self._line.base
-        if base is None or line.anchor is None or self._background.busy:
-            return
-        version, written = committed.record.version, line.delta_bytes
-        if not self._anchors.due(
-            versions=version - line.anchor,
-            delta_bytes=written - line.anchor_bytes,
-            state_bytes=base.table.state_bytes,
-        ):
-            return
-        freeze, files = base.freeze(), dict(line.files)
-
-        def work() -> None:
-            try:
-                self._write_anchor(committed, base, freeze, files)
-            finally:
-                base.release()
-            # Assigned, never added to: the publisher's own thread reads them meanwhile.
-            line.anchor, line.anchor_bytes = version, written
-
-        if not self._background.start(work):
-            base.release()
-
-    def _write_anchor(self, committed: Committed, base: BaseState, freeze: Freeze, files: dict[str, bytes]) -> None:
-        version = committed.record.version
-        head = envelope(self.stream_id, "anchor", epoch=committed.record.epoch, writer_features=self._features)
-        snapshot = write_snapshot(
-            self._store,
-            base.table,
-            lambda tensor: base.read_frozen(freeze, tensor),
-            freeze.digests,
-            prefix=keys.data_prefix(version, head["commit_id"]),
-            shard_bytes=self._shard_bytes,
-            files=files,
-        )
-        record = AnchorRecord(
-            **head,
-            version=version,
-            version_digest=committed.digest,
-            tensors=base.table.descriptor,
-            state_digest=committed.record.state_digest,
-            snapshot=snapshot,
-        )
-        key, data = keys.anchor_key(version), records.encode(record)
-        records.decode(data, AnchorRecord, what=key, limits=self._limits)  # LIM-4
-        # Another maintainer may have anchored this version meanwhile; either anchor is as good. ANC-4
-        create_record(self._store, key, data, deadline=Deadline(None))
-
-    def _write_snapshot(self, base: BaseState, prefix: str, files: Mapping[str, bytes]) -> Snapshot:
-        return write_snapshot(
-            self._store,
-            base.table,
-            base.read,
-            base.digests,
-            prefix=prefix,
-            shard_bytes=self._shard_bytes,
-            files=files,
-        )
 
 
 def _check_metadata(metadata: Mapping[str, Any] | None, limits: Limits) -> None:

@@ -1,0 +1,154 @@
+"""What a version consists of, stored and ready to be named by its record (SPEC.md sections 11.2 and 11.3)."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+
+from deltawire.deadline import Deadline
+from deltawire.format import keys
+from deltawire.format.records import Delta, Snapshot
+from deltawire.format.tensors import TensorTable
+from deltawire.parts.rows import Row
+from deltawire.parts.writer import PartOptions, PartWriter
+from deltawire.producer.base import BaseState
+from deltawire.producer.encoding import EncodingPool
+from deltawire.producer.sources import Source
+from deltawire.producer.uploads import Uploads
+from deltawire.snapshots.writer import write_snapshot
+from deltawire.store.base import Store
+
+_MASK = (1 << 64) - 1
+
+
+@dataclass
+class Sums:
+    """Rows added up."""
+
+    changed: int = 0
+    before: int = 0
+    after: int = 0
+
+    def add(self, row: Row) -> None:
+        """Add a row."""
+        self.changed += row.changed
+        self.before = (self.before + row.digest_before) & _MASK
+        self.after = (self.after + row.digest_after) & _MASK
+
+
+@dataclass(frozen=True, kw_only=True)
+class Contents:
+    """A version's data, durable in the store."""
+
+    base: BaseState
+    """The base it becomes part of, or, of a snapshot, the base that it is."""
+    state_digest: int
+    delta: Delta | None = None
+    snapshot: Snapshot | None = None
+    changed: dict[int, Sums] = field(default_factory=dict)
+    """Sums by ordinal of the tensors that a delta changes."""
+    encode_seconds: float
+    upload_seconds: float
+
+    @property
+    def table(self) -> TensorTable:
+        """The version's tensor table."""
+        return self.base.table
+
+    @property
+    def changed_elements(self) -> int:
+        """Elements that differ from the parent; all of a snapshot."""
+        return self.table.elements if self.delta is None else self.delta.changed_elements
+
+    @property
+    def changed_tensors(self) -> int:
+        """Tensors that differ from the parent; all of a snapshot."""
+        return len(self.table.tensors) if self.delta is None else self.delta.changed_tensors
+
+    @property
+    def data_bytes(self) -> int:
+        """Size of the parts or shards."""
+        if self.delta is not None:
+            return sum(part.bytes for part in self.delta.parts)
+        return 0 if self.snapshot is None else sum(shard.bytes for shard in self.snapshot.shards)
+
+    def advance(self, source: Source) -> None:
+        """Take the new bits of a committed delta over into the base. Raises SourceChangedError."""
+        for ordinal, sums in self.changed.items():
+            tensor = self.table.tensors[ordinal]
+            self.base.advance(tensor, source.bits(tensor.name), before=sums.before, after=sums.after)
+
+
+def store_delta(
+    base: BaseState,
+    source: Source,
+    *,
+    prefix: str,
+    encoding: EncodingPool,
+    uploads: Uploads,
+    options: PartOptions,
+    deadline: Deadline,
+) -> Contents:
+    """Encode what differs from the base, and store it under ``prefix``. PUB-2 to PUB-4"""
+    started = time.perf_counter()
+    writer = PartWriter(
+        lambda index: prefix + keys.part_name(index),
+        lambda part, data: uploads.put_part(part, data, deadline),
+        options=options,
+    )
+    total = Sums()
+    by_tensor: dict[int, Sums] = {}
+    for rows in encoding.encode(base.table.tensors, base.bits, lambda tensor: source.bits(tensor.name)):
+        deadline.remaining()
+        for row in rows:
+            writer.add(row)
+            total.add(row)
+            by_tensor.setdefault(row.tensor, Sums()).add(row)
+    parts = writer.finish()
+    encoded = time.perf_counter() - started - uploads.waited
+    uploads.finish(deadline)
+    return Contents(
+        base=base,
+        state_digest=(base.digest + total.after - total.before) & _MASK,
+        delta=Delta(
+            changed_elements=total.changed,
+            changed_tensors=len(by_tensor),
+            digest_before=f"{total.before:016x}",
+            digest_after=f"{total.after:016x}",
+            parts=parts,
+        ),
+        changed=by_tensor,
+        encode_seconds=encoded,
+        upload_seconds=uploads.waited,
+    )
+
+
+def store_snapshot(
+    table: TensorTable,
+    source: Source,
+    *,
+    prefix: str,
+    store: Store,
+    uploads: Uploads,
+    shard_bytes: int,
+    files: dict[str, bytes],
+    deadline: Deadline,
+) -> Contents:
+    """Copy a whole state into a new base, and store it under ``prefix`` with its table. VSN-5"""
+    started = time.perf_counter()
+    base = BaseState(table, [source.bits(tensor.name).copy() for tensor in table.tensors])
+    encoded = time.perf_counter() - started
+    uploads.put_once(table.descriptor.key, table.data, deadline)
+    snapshot = uploads.run(
+        lambda: write_snapshot(
+            store, table, base.read, base.digests, prefix=prefix, shard_bytes=shard_bytes, files=files
+        ),
+        deadline,
+    )
+    return Contents(
+        base=base,
+        state_digest=base.digest,
+        snapshot=snapshot,
+        encode_seconds=encoded,
+        upload_seconds=uploads.waited,
+    )
