@@ -33,12 +33,17 @@ def named_tensors(source: Any) -> dict[str, torch.Tensor]:
     """Tensors by name of a module or a mapping, detached.
 
     Raises:
-        InvalidStateError: something in it is not a tensor.
+        InvalidStateError: something in it is not a tensor, or its bits are not what lies in memory.
     """
     found = source if isinstance(source, Mapping) else source.state_dict()
     for name, value in found.items():
         if not isinstance(value, torch.Tensor):
             raise InvalidStateError(f"{name!r} is a {type(value).__name__}, not a tensor")
+        if value.is_meta or value.layout is not torch.strided:
+            kind = "meta" if value.is_meta else str(value.layout).removeprefix("torch.")
+            raise InvalidStateError(f"{name!r} is a {kind} tensor, which has no memory of its own for each element")
+        if value.is_conj() or value.is_neg():
+            raise InvalidStateError(f"{name!r} is a conjugated or negated view; its memory holds other numbers")
     return {name: value.detach() for name, value in found.items()}
 
 

@@ -13,7 +13,16 @@ from deltawire.errors import TargetMismatchError
 from deltawire.format.dtypes import Bits, Dtype
 from deltawire.format.tensors import Tensor, TensorTable
 from deltawire.kernels.access import put, take
-from deltawire.targets.base import Change, Held, Indices, Target, TensorBits, apply_in_memory, exchange_in_memory
+from deltawire.targets.base import (
+    Change,
+    Held,
+    Indices,
+    Target,
+    TensorBits,
+    apply_in_memory,
+    check_apart,
+    exchange_in_memory,
+)
 
 Array = npt.NDArray[np.generic]
 
@@ -127,7 +136,7 @@ class ArraysTarget(Target):
 
 def _check_given(arrays: Mapping[str, Array], table: TensorTable, selected: Sequence[Tensor]) -> None:
     for alias, name in table.aliases.items():
-        if alias in arrays and name in arrays and not np.shares_memory(arrays[alias], arrays[name]):
+        if alias in arrays and name in arrays and not _address(arrays[alias]) == _address(arrays[name]):
             raise TargetMismatchError(f"{[name, alias]} are one tensor in the stream, but not in the target")
     for tensor in selected:
         array = arrays.get(tensor.name)
@@ -142,6 +151,13 @@ def _check_given(arrays: Mapping[str, Array], table: TensorTable, selected: Sequ
             raise TargetMismatchError(f"the target's {tensor.name!r} is {have}, the stream's is {want}")
         if not array.flags.c_contiguous or not array.flags.writeable:
             raise TargetMismatchError(f"the target's {tensor.name!r} is not a contiguous, writable array")
+    chosen = {tensor.name: arrays[tensor.name] for tensor in selected}
+    check_apart((_address(array), array.nbytes, name) for name, array in chosen.items())
+
+
+def _address(array: Array) -> int:
+    address: int = array.__array_interface__["data"][0]
+    return address
 
 
 def _in_memory(tensor: Tensor) -> Bits:

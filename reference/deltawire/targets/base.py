@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -9,6 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from deltawire.errors import TargetMismatchError
 from deltawire.format.dtypes import Bits
 from deltawire.format.tensors import Tensor, TensorTable
 from deltawire.stream import Committed
@@ -94,6 +96,21 @@ class Target(ABC):
 
     def close(self) -> None:  # noqa: B027 - most targets hold nothing
         """Release files and locks."""
+
+
+def check_apart(places: Iterable[tuple[int, int, str]]) -> None:
+    """Tensors that the stream keeps apart must not share memory here: the last one written would win.
+
+    Args:
+        places: address, size in bytes and name of each tensor's contiguous memory.
+
+    Raises:
+        TargetMismatchError: two of them overlap.
+    """
+    ordered = sorted(place for place in places if place[1])
+    for (start, size, name), (after, _, other) in itertools.pairwise(ordered):
+        if after < start + size:
+            raise TargetMismatchError(f"{[name, other]} share memory in the target, but are two tensors in the stream")
 
 
 def apply_in_memory(target: Target, changes: Sequence[Change]) -> BaseException | None:

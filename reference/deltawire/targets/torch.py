@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import torch
+
 from deltawire.errors import TargetMismatchError
 from deltawire.format.tensors import Tensor, TensorTable
 from deltawire.targets.arrays import NumpyBits, spooled
-from deltawire.targets.base import Change, Held, Target, TensorBits, apply_in_memory, exchange_in_memory
+from deltawire.targets.base import Change, Held, Target, TensorBits, apply_in_memory, check_apart, exchange_in_memory
 from deltawire.torch_bits import DTYPE_NAMES, TorchBits, flat_bits, logical_shape, named_tensors, to_numpy
 
 
@@ -33,7 +35,10 @@ class TorchTarget(Target):
         aliases: dict[str, list[str]] = {}
         for alias, name in table.aliases.items():
             aliases.setdefault(name, []).append(alias)
-        self._next = {tensor.name: self._own(tensor, aliases.get(tensor.name, [])) for tensor in selected}
+        own = {tensor.name: self._own(tensor, aliases.get(tensor.name, [])) for tensor in selected}
+        for device in {tensor.device for tensor in own.values()}:
+            check_apart((t.data_ptr(), t.nbytes, name) for name, t in own.items() if t.device == device)
+        self._next = {name: _bits_of(tensor) for name, tensor in own.items()}
         self._spool = spooled(selected)
 
     def end_snapshot(self, held: Held) -> None:
@@ -57,7 +62,7 @@ class TorchTarget(Target):
         if failure:
             raise failure
 
-    def _own(self, tensor: Tensor, aliases: Sequence[str]) -> TensorBits:
+    def _own(self, tensor: Tensor, aliases: Sequence[str]) -> torch.Tensor:
         names = [name for name in (tensor.name, *aliases) if name in self._tensors]
         if not names:
             raise TargetMismatchError(f"the target has no tensor {tensor.name!r}")
@@ -71,5 +76,9 @@ class TorchTarget(Target):
             raise TargetMismatchError(f"the target's {names[0]!r} is not contiguous")
         if len(places) > 1:
             raise TargetMismatchError(f"{names} are one tensor in the stream, but not in the target")
-        flat = flat_bits(own)
-        return NumpyBits(to_numpy(flat)) if own.device.type == "cpu" else TorchBits(flat)
+        return own
+
+
+def _bits_of(tensor: torch.Tensor) -> TensorBits:
+    flat = flat_bits(tensor)
+    return NumpyBits(to_numpy(flat)) if tensor.device.type == "cpu" else TorchBits(flat)
