@@ -24,7 +24,8 @@ _MASK = (1 << 64) - 1
 class Freeze:
     """A view of the base as it was when the freeze was made, while the base itself moves on.
 
-    Costs memory only for elements that change in tensors not read yet: their old bits are kept aside.
+    Costs memory only for elements that change in tensors not read yet: their old bits are kept aside, or the whole
+    tensor once they would outweigh it, however many versions are published meanwhile.
     """
 
     digests: list[int]
@@ -32,6 +33,22 @@ class Freeze:
     waiting: set[int]
     """Ordinals not read yet."""
     undo: dict[int, list[tuple[np.ndarray[tuple[int], np.dtype[np.uint64]], Bits]]] = field(default_factory=dict)
+    """Flat indices and old bits of what has changed since, by ordinal."""
+    copies: dict[int, Bits] = field(default_factory=dict)
+    """Tensors as they were, by ordinal, in place of what would undo their changes."""
+
+    def restored(self, ordinal: int, now: Bits) -> Bits:
+        """A copy of a tensor as it was, from what it is now."""
+        copy = self.copies.pop(ordinal, None)
+        if copy is None:
+            copy = now.copy()
+            for indices, old in reversed(self.undo.pop(ordinal, [])):
+                copy[indices] = old
+        return copy
+
+    def undo_bytes(self, ordinal: int) -> int:
+        """Memory that is kept to undo the changes of a tensor."""
+        return sum(indices.nbytes + old.nbytes for indices, old in self.undo.get(ordinal, ()))
 
 
 class BaseState:
@@ -72,7 +89,7 @@ class BaseState:
         seed = np.uint64(tensor.seed)
         was = became = 0
         with self._lock:
-            kept = self._freeze is not None and tensor.ordinal in self._freeze.waiting
+            kept = self._freeze is not None and self._keeps(self._freeze, tensor.ordinal)
             for start in range(0, tensor.elements, BOX_ELEMENTS):
                 run, new_run = own[start : start + BOX_ELEMENTS], new[start : start + BOX_ELEMENTS]
                 found = find_changes(run, new_run, room)
@@ -89,6 +106,16 @@ class BaseState:
         if (became - was) & _MASK != (after - before) & _MASK:
             raise SourceChangedError(f"{tensor.name!r} was changed while it was being published")
 
+    def _keeps(self, freeze: Freeze, ordinal: int) -> bool:
+        """Whether changes of a tensor must be noted, to be undone for the freeze; notes that outweigh it end here."""
+        if ordinal not in freeze.waiting or ordinal in freeze.copies:
+            return False
+        own = self._bits[ordinal]
+        if freeze.undo_bytes(ordinal) < own.nbytes:
+            return True
+        freeze.copies[ordinal] = freeze.restored(ordinal, own)
+        return False
+
     def read(self, tensor: Tensor) -> Iterator[memoryview]:
         """Bytes of a tensor in chunks, while nothing advances the base."""
         return _chunks(self._bits[tensor.ordinal])
@@ -102,11 +129,8 @@ class BaseState:
     def read_frozen(self, freeze: Freeze, tensor: Tensor) -> Iterator[memoryview]:
         """Bytes of a tensor as it was at the freeze, in chunks; holds one copy of it meanwhile."""
         with self._lock:
-            copy = self._bits[tensor.ordinal].copy()
+            copy = freeze.restored(tensor.ordinal, self._bits[tensor.ordinal])
             freeze.waiting.discard(tensor.ordinal)
-            undo = freeze.undo.pop(tensor.ordinal, [])
-        for indices, old in reversed(undo):
-            copy[indices] = old
         yield from _chunks(copy)
 
     def release(self) -> None:
