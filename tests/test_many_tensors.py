@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fnmatch
 import resource
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -52,6 +53,16 @@ def test_targets_open_few_files(kind: str, tmp_path: Path, few_files: None) -> N
             publisher.publish(state(version + 1))
             follower.poll()
             follower.verify()
+
+
+def test_names_are_found_without_matching_each_against_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    store = MemoryStore("many-names")
+    with Publisher(store) as publisher:
+        publisher.publish({"t[0]": np.ones(1, np.float32), "t0": np.ones(1, np.float32), **state(1)})
+    monkeypatch.delattr(fnmatch, "fnmatchcase")
+    with Follower(store, tensors=["t[0]", "t7"]) as follower:
+        follower.poll()
+        assert set(follower.arrays) == {"t[0]", "t7"}
 
 
 def test_patches_open_few_files(tmp_path: Path, few_files: None) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import bisect
 import fnmatch
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from contextlib import suppress
 from dataclasses import dataclass, field
 from os import PathLike
@@ -90,8 +90,8 @@ class Follower:
         store: URL or store of the stream.
         target: a dict of NumPy arrays or torch tensors, a torch module, the path of a directory, or a ``Target``;
             None for arrays of the follower's own, shown as ``follower.arrays``.
-        tensors: names or glob patterns of the tensors wanted; None for all. Only their bytes are fetched, up to
-            neighbours in the same batch.
+        tensors: names or glob patterns of the tensors wanted; None for all. A name stands for its tensor alone,
+            even where it is a pattern too. Only their bytes are fetched, up to neighbours in the same batch.
         limits: what to refuse.
         workers: concurrent requests.
     """
@@ -268,11 +268,8 @@ class Follower:
     def _selected(self, table: TensorTable) -> list[Tensor]:
         if self._patterns is None:
             return list(table.tensors)
-        names = {
-            table.aliases.get(name, name)
-            for pattern in self._patterns
-            for name in _matching(pattern, [*table.by_name, *table.aliases])
-        }
+        every = table.by_name.keys() | table.aliases.keys()
+        names = {table.aliases.get(name, name) for pattern in self._patterns for name in _matching(pattern, every)}
         return [tensor for tensor in table.tensors if tensor.name in names]
 
     def _take_all(
@@ -375,7 +372,9 @@ def _changed_by(step: Step) -> int:
     return delta.changed_elements if step.edge.kind == "delta" and delta is not None else 0
 
 
-def _matching(pattern: str, names: Sequence[str]) -> list[str]:
+def _matching(pattern: str, names: Set[str]) -> list[str]:
+    if pattern in names:  # of many names, each is found without a look at all others
+        return [pattern]
     found = [name for name in names if fnmatch.fnmatchcase(name, pattern)]
     if not found:
         raise InvalidArgumentError(f"no tensor is called {pattern!r}")
