@@ -5,7 +5,8 @@ from __future__ import annotations
 import bisect
 import fnmatch
 import time
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from contextlib import suppress
 from dataclasses import dataclass, field
 from os import PathLike
@@ -372,7 +373,7 @@ def _changed_by(step: Step) -> int:
     return delta.changed_elements if step.edge.kind == "delta" and delta is not None else 0
 
 
-def _matching(pattern: str, names: Set[str]) -> list[str]:
+def _matching(pattern: str, names: AbstractSet[str]) -> list[str]:
     if pattern in names:  # of many names, each is found without a look at all others
         return [pattern]
     found = [name for name in names if fnmatch.fnmatchcase(name, pattern)]
