@@ -240,7 +240,9 @@ def test_limits() -> None:
 @pytest.mark.parametrize(
     "digests",
     ["", "null", "[]", "7", '{"a":7}', '{"a":null}', '{"a":""}', '{"a":"xyz"}', '{"a":"-1"}', '{}',
-     '{"a":"0","b":"0"}', '{"a":"10000000000000000"}', '{"a":' * 100_000],
+     '{"a":"0","b":"0"}', '{"a":"10000000000000000"}', '{"a":' * 100_000,
+     '{"a":"0"}', '{"a":"0x00000000000000"}', '{"a":"0_00000000000000"}', '{"a":" 000000000000000"}',
+     '{"a":"000000000000000A"}', '{"a":"0000000000000000","a":"0000000000000001"}'],
 )  # fmt: skip
 def test_hostile_digests(digests: str) -> None:
     [tensor] = build_table([("a", "F32", (2,))], limits=DEFAULT_LIMITS).tensors
@@ -261,7 +263,7 @@ def test_hostile_digests(digests: str) -> None:
 )
 def test_shards_of_other_tensors(members: dict[str, Any]) -> None:
     [tensor] = build_table([("a", "F32", (2,))], limits=DEFAULT_LIMITS).tensors
-    digests = json.dumps(dict.fromkeys(members, "0"))
+    digests = json.dumps(dict.fromkeys(members, "0" * 16))
     file = framed({"__metadata__": {DIGESTS: digests}} | members, 8 if members else 0)
     with pytest.raises(MalformedShardError):
         check_against_table(parse(file), [tensor], what="test")

@@ -41,6 +41,15 @@ def _finite(text: str) -> float:
     return value
 
 
+def _within_double(text: str) -> int:
+    value = int(text)
+    try:
+        float(value)
+    except OverflowError:
+        raise MalformedRecordError(f"{text[:40]} is beyond every double") from None
+    return value
+
+
 def _check_unicode(value: JSON, data: bytes) -> None:
     # Half a surrogate pair can only come from an escape: UTF-8 has no code for it. JSN-1
     if b"\\u" in data:
@@ -73,7 +82,13 @@ def parse(data: bytes, *, what: str, limits: Limits) -> dict[str, Any]:
     """
     try:
         text = data.decode("utf-8")
-        value = json.loads(text, object_pairs_hook=_unique, parse_constant=_no_constant, parse_float=_finite)
+        value = json.loads(
+            text,
+            object_pairs_hook=_unique,
+            parse_constant=_no_constant,
+            parse_float=_finite,
+            parse_int=_within_double,
+        )
     except MalformedRecordError as error:
         raise MalformedRecordError(f"{what}: {error}") from None
     except RecursionError:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -12,10 +13,12 @@ from deltawire.errors import DeltawireError, MalformedShardError
 from deltawire.format import strict_json
 from deltawire.format.dtypes import dtype_of
 from deltawire.format.tensors import Tensor
-from deltawire.limits import Limits
+from deltawire.limits import DEFAULT_LIMITS, Limits
 
 DIGESTS = "deltawire.digests"
 """Member of ``__metadata__``: a JSON object, as a string, of each tensor's share of the state digest (SNP-4)."""
+
+_HEX64 = re.compile("[0-9a-f]{16}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,10 +52,12 @@ class Header:
         if DIGESTS not in self.metadata:
             return {}
         try:
-            found = json.loads(self.metadata[DIGESTS])
-            return {name: int(value, 16) for name, value in found.items()}
-        except (ValueError, TypeError, AttributeError, RecursionError):
-            raise MalformedShardError(f"{DIGESTS} is not an object of hex numbers") from None
+            found = strict_json.parse(self.metadata[DIGESTS].encode(), what=DIGESTS, limits=DEFAULT_LIMITS)
+        except (DeltawireError, UnicodeEncodeError) as error:
+            raise MalformedShardError(str(error)) from None
+        if not all(isinstance(value, str) and _HEX64.fullmatch(value) for value in found.values()):
+            raise MalformedShardError(f"{DIGESTS} is not an object of 16 hex digits each")
+        return {name: int(value, 16) for name, value in found.items()}
 
 
 def file_order(tensors: Sequence[Tensor]) -> list[Tensor]:
@@ -146,6 +151,6 @@ def check_against_table(header: Header, tensors: Sequence[Tensor], *, what: str)
     if {entry.name: (entry.dtype, entry.shape) for entry in header.entries} != expected:
         raise MalformedShardError(f"{what} does not hold the tensors that the record says")
     digests = header.digests()
-    if set(digests) != set(expected) or not all(0 <= value < 1 << 64 for value in digests.values()):
+    if digests.keys() != expected.keys():
         raise MalformedShardError(f"{what} does not give the digest of each tensor")
     return digests
