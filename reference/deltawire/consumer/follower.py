@@ -26,6 +26,7 @@ from deltawire.errors import (
     VersionNotFoundError,
     WrongBaseError,
 )
+from deltawire.format.keys import MAX_VERSION
 from deltawire.format.records import Delta, VersionRecord
 from deltawire.format.tensors import Tensor, TensorTable
 from deltawire.limits import DEFAULT_LIMITS, Limits
@@ -164,6 +165,8 @@ class Follower:
             IntegrityError, FormatError: something in the store is not right; same.
             PathLostError: nothing leads there.
         """
+        if to is not None and not 0 <= to <= MAX_VERSION:
+            raise VersionNotFoundError(f"there is no version {to}")
         deadline = Deadline.after(timeout)
         clock = _Clock()
         started = time.perf_counter()

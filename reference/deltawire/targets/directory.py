@@ -198,7 +198,9 @@ class DirectoryTarget(Target):
             self._open()
             path = self._private / _JOURNAL
             if path.exists():
-                self._replay(read_journal(path))
+                journal = read_journal(path)
+                self._check_journal(journal)
+                self._replay(journal)
                 self._open()
         except (DeltawireError, MsgspecError, SafetensorError, KeyError, TypeError, ValueError) as error:
             self._held, self._bits = None, MappedTensors()
@@ -220,6 +222,18 @@ class DirectoryTarget(Target):
         self._write(_HELD, msgspec.json.encode(plan.held))
         (self._private / _INSTALL).unlink()
         sync_folder(self._private)
+
+    def _check_journal(self, journal: Journal) -> None:
+        """A damaged journal must not be written past the end of a tensor: kernels check nothing."""
+        for name, where, new in journal.changes:
+            flat = self._bits[name].flat
+            if isinstance(where, slice):
+                fits = 0 <= where.start <= where.stop <= flat.size and where.stop - where.start == new.size
+            else:
+                unsigned = where.dtype.kind == "u"
+                fits = unsigned and where.shape == new.shape and int(where.max(initial=0)) < flat.size
+            if not fits or new.dtype != flat.dtype:
+                raise TargetMismatchError(f"its journal does not fit {name!r}")
 
     def _replay(self, journal: Journal) -> None:
         for name, where, new in journal.changes:

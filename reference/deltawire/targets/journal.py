@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from safetensors import safe_open
+from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 
+from deltawire.errors import LimitExceededError
 from deltawire.format.dtypes import Bits
 from deltawire.store.posix_files import sync_folder, temporary
 from deltawire.targets.base import Indices
@@ -32,7 +33,11 @@ class Journal:
 
 
 def write_journal(journal: Journal, path: Path) -> None:
-    """Make a journal appear at ``path``, whole and durable."""
+    """Make a journal appear at ``path``, whole and durable.
+
+    Raises:
+        LimitExceededError: it has more changes than a safetensors header can name.
+    """
     tensors: dict[str, Bits] = {}
     ranges: list[list[Any]] = []
     for index, (name, where, bits) in enumerate(journal.changes):
@@ -50,8 +55,12 @@ def write_journal(journal: Journal, path: Path) -> None:
         "removed": list(journal.removed),
         "held": journal.held,
     }
+    try:
+        data = save(tensors, {"journal": json.dumps(members)})
+    except SafetensorError as error:
+        raise LimitExceededError(f"{len(journal.changes):,} changes do not fit in a journal: {error}") from None
     with temporary(path.parent) as new:
-        new.file.write(save(tensors, {"journal": json.dumps(members)}))
+        new.file.write(data)
         new.flush()
         new.path.replace(path)
     sync_folder(path.parent)
