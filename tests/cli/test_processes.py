@@ -25,13 +25,18 @@ def environment() -> dict[str, str]:
 
 
 def start(arguments: Sequence[object]) -> subprocess.Popen[str]:
-    return subprocess.Popen(
-        [*COMMAND, *map(str, arguments)],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        env=environment(),
-    )
+    # A shell that started the tests in the background left interrupts ignored, and children inherit that.
+    inherited = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        return subprocess.Popen(
+            [*COMMAND, *map(str, arguments)],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env=environment(),
+        )
+    finally:
+        signal.signal(signal.SIGINT, inherited)
 
 
 def test_follow_while_another_process_publishes(checkpoints: list[Path], tmp_path: Path) -> None:

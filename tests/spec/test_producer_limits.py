@@ -65,4 +65,7 @@ def test_metadata_that_is_not_json_is_refused(value: object) -> None:
     with Publisher(store) as publisher:
         with pytest.raises(InvalidArgumentError):
             publisher.publish(STATE, metadata={"x": [value]})
+        for keyed in ({True: 1}, {"x": [{1: 2}]}, {"x": {None: 1}}):
+            with pytest.raises(InvalidArgumentError):
+                publisher.publish(STATE, metadata=keyed)  # type: ignore[arg-type]
         assert publisher.publish(STATE, metadata={"x": [1.5, None, "ä"]}).version == 0

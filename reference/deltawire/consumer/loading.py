@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -124,18 +124,19 @@ def _load_shard(
     hasher = hashlib.sha256(header.data)
     loaded.bytes += len(header.data)
     entries = header.parsed.entries
-    pieces = [piece for entry in entries if entry.name in by_name for piece in _pieces(entry)]
-    requests = (RangeRequest(shard.key, header.parsed.data_start + start, size) for _, start, size in pieces)
+    runs = list(_runs(entry for entry in entries if entry.name in by_name))
+    requests = (RangeRequest(shard.key, header.parsed.data_start + run.begin, run.bytes) for run in runs)
     found = dict.fromkeys(by_name, 0)
-    for (entry, start, size), chunk in zip(pieces, transfer.ranges(requests, deadline=deadline), strict=True):
-        loaded.bytes += size
+    for run, chunk in zip(runs, transfer.ranges(requests, deadline=deadline), strict=True):
+        loaded.bytes += len(chunk)
         if whole:
             hasher.update(chunk)
-        tensor = by_name[entry.name]
-        bits = np.frombuffer(chunk, tensor.dtype.storage)
-        first = (start - entry.begin) // tensor.dtype.width
-        target.bits(tensor).scatter(slice(first, first + bits.size), bits)
-        found[entry.name] += int(digest_range(bits, np.uint64(tensor.seed), np.uint64(first)))
+        for entry, start, size in run.pieces:
+            tensor = by_name[entry.name]
+            bits = np.frombuffer(chunk, np.uint8, size, start - run.begin).view(tensor.dtype.storage)
+            first = (start - entry.begin) // tensor.dtype.width
+            target.bits(tensor).scatter(slice(first, first + bits.size), bits)
+            found[entry.name] += int(digest_range(bits, np.uint64(tensor.seed), np.uint64(first)))
     for tensor in chosen:
         if found[tensor.name] & _MASK != digests[tensor.name]:
             raise StateMismatchError(f"{tensor.name[:80]!r} in {shard.key} is not what its digest says")
@@ -160,6 +161,27 @@ def _read_header(transfer: Transfer, shard: Shard, deadline: Deadline) -> _Store
     return _StoredHeader(data, parse_header(data, shard.bytes, limits=transfer.limits))
 
 
-def _pieces(entry: Entry) -> Iterator[tuple[Entry, int, int]]:
-    for start in range(entry.begin, entry.end, CHUNK):
-        yield entry, start, min(CHUNK, entry.end - start)
+@dataclass
+class _Run:
+    """Bytes that lie end to end and are read at once."""
+
+    begin: int
+    bytes: int = 0
+    pieces: list[tuple[Entry, int, int]] = field(default_factory=list)
+    """Entry, first byte and size of what of it lies in the run."""
+
+
+def _runs(entries: Iterable[Entry]) -> Iterator[_Run]:
+    """Cut entries into runs of at most ``CHUNK``: many small tensors are one request, a large one is several."""
+    run = _Run(0)
+    for entry in entries:
+        for start in range(entry.begin, entry.end, CHUNK):
+            size = min(CHUNK, entry.end - start)
+            if run.begin + run.bytes != start or run.bytes + size > CHUNK:
+                if run.pieces:
+                    yield run
+                run = _Run(start)
+            run.pieces.append((entry, start, size))
+            run.bytes += size
+    if run.pieces:
+        yield run

@@ -88,7 +88,10 @@ class PartWriter:
         names = tuple(sorted({name for row in self._rows for name in row.streams}, key=_stream_order))
         current = self._open
         if current is not None and not set(names) <= set(current.streams):
-            self._flush_part(current)  # its columns are fixed, and these rows need others
+            # Its columns are fixed, and these rows need others. The next part has both, so that rows of alternating
+            # kinds do not end a part each time.
+            names = tuple(sorted({*names, *current.streams}, key=_stream_order))
+            self._flush_part(current)
             current = None
         if current is None:
             current = self._open = self._start(names)

@@ -12,7 +12,9 @@ import pyarrow as pa
 from deltawire import __version__
 from deltawire.errors import InvalidStateError
 from deltawire.format import features, keys, strict_json
-from deltawire.format.records import JSON_TYPE, Delta, Descriptor, File, Part, Producer
+from deltawire.format.dtypes import Bits
+from deltawire.format.records import JSON_TYPE, Descriptor, File, Part, Producer
+from deltawire.format.tensors import Tensor
 from deltawire.inspection import Advance, no_progress
 from deltawire.limits import DEFAULT_LIMITS, Limits
 from deltawire.parts.writer import PartOptions, PartWriter
@@ -20,12 +22,11 @@ from deltawire.patches.checkpoint import Checkpoint, state_digest
 from deltawire.patches.comparing import Comparison, TableDifference, file_changes, match
 from deltawire.patches.container import PatchWriter
 from deltawire.patches.record import FILES, RECORD, TABLE, PatchRecord
+from deltawire.producer.deltas import EncodedDelta, encode_delta
 from deltawire.producer.encoding import Encoder, EncodingPool
 from deltawire.snapshots.writer import describe_file
 from deltawire.store.posix_files import sync_folder, temporary
 from deltawire.tensor_changes import change_of, largest_first
-
-_MASK = (1 << 64) - 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,11 +73,10 @@ def write_patch(
     base = state_digest(old, old.table, advance)
     with temporary(out.absolute().parent) as target:
         file = PatchWriter(target.file)
-        delta, by_tensor = _write_delta(old, new, file, parts or PartOptions(), workers=workers, advance=advance)
+        encoded = _write_delta(old, new, file, parts or PartOptions(), workers=workers, advance=advance)
         file.add(TABLE, old.table.data)
         for name, data in carried.items():
             file.add(FILES + name, data)
-        change = int(delta.digest_after, 16) - int(delta.digest_before, 16)
         record = PatchRecord(
             protocol=features.PROTOCOL,
             protocol_version=features.PROTOCOL_VERSION,
@@ -86,8 +86,8 @@ def write_patch(
             metadata=dict(metadata or {}),
             tensors=_table_descriptor(old),
             base_digest=f"{base:016x}",
-            state_digest=f"{(base + change) & _MASK:016x}",
-            delta=delta,
+            state_digest=f"{encoded.digest_from(base):016x}",
+            delta=encoded.delta,
             files=tuple(_describe(name, data) for name, data in carried.items()),
             removed_files=tuple(change.name for change in changed_files if change.how == "removed"),
         )
@@ -102,7 +102,7 @@ def write_patch(
     comparison = Comparison(
         tensors=len(old.table.tensors),
         elements=old.table.elements,
-        changes=largest_first([change_of(old.table.tensors[at], count) for at, count in by_tensor.items()]),
+        changes=largest_first([change_of(old.table.tensors[at], sums.changed) for at, sums in encoded.changed.items()]),
         files=changed_files,
     )
     return Written(comparison=comparison, record=record, bytes=size)
@@ -110,34 +110,27 @@ def write_patch(
 
 def _write_delta(
     old: Checkpoint, new: Checkpoint, file: PatchWriter, options: PartOptions, *, workers: int, advance: Advance
-) -> tuple[Delta, dict[int, int]]:
+) -> EncodedDelta:
     def store(part: Part, data: pa.Buffer) -> None:
         file.add(part.key, memoryview(data).cast("B"))
 
     writer = PartWriter(keys.part_name, store, options=options)
     pool = EncodingPool(Encoder(), workers=workers)
-    by_tensor: dict[int, int] = {}
-    before = after = 0
+
+    def next_bits(tensor: Tensor) -> Bits:
+        advance(tensor.bytes)
+        return new.source.bits(tensor.name)
+
     try:
-        tensors = old.table.tensors
-        encoded = pool.encode(tensors, lambda t: old.source.bits(t.name), lambda t: new.source.bits(t.name))
-        for tensor, rows in zip(tensors, encoded, strict=True):
-            for row in rows:
-                writer.add(row)
-                by_tensor[row.tensor] = by_tensor.get(row.tensor, 0) + row.changed
-                before, after = (before + row.digest_before) & _MASK, (after + row.digest_after) & _MASK
-            advance(tensor.bytes)
-        parts = writer.finish()
+        return encode_delta(
+            old.table.tensors,
+            lambda tensor: old.source.bits(tensor.name),
+            next_bits,
+            encoding=pool,
+            writer=writer,
+        )
     finally:
         pool.close()
-    delta = Delta(
-        changed_elements=sum(by_tensor.values()),
-        changed_tensors=len(by_tensor),
-        digest_before=f"{before:016x}",
-        digest_after=f"{after:016x}",
-        parts=parts,
-    )
-    return delta, by_tensor
 
 
 def _check_same_tensors(difference: TableDifference) -> None:

@@ -9,31 +9,14 @@ from deltawire.deadline import Deadline
 from deltawire.format import keys
 from deltawire.format.records import Delta, Snapshot
 from deltawire.format.tensors import TensorTable
-from deltawire.parts.rows import Row
 from deltawire.parts.writer import PartOptions, PartWriter
 from deltawire.producer.base import BaseState
+from deltawire.producer.deltas import Sums, encode_delta
 from deltawire.producer.encoding import EncodingPool
 from deltawire.producer.sources import Source
 from deltawire.producer.uploads import Uploads
 from deltawire.snapshots.writer import write_snapshot
 from deltawire.store.base import Store
-
-_MASK = (1 << 64) - 1
-
-
-@dataclass
-class Sums:
-    """Rows added up."""
-
-    changed: int = 0
-    before: int = 0
-    after: int = 0
-
-    def add(self, row: Row) -> None:
-        """Add a row."""
-        self.changed += row.changed
-        self.before = (self.before + row.digest_before) & _MASK
-        self.after = (self.after + row.digest_after) & _MASK
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -96,29 +79,22 @@ def store_delta(
         lambda part, data: uploads.put_part(part, data, deadline),
         options=options,
     )
-    total = Sums()
-    by_tensor: dict[int, Sums] = {}
-    for rows in encoding.encode(base.table.tensors, base.bits, lambda tensor: source.bits(tensor.name)):
-        deadline.remaining()
-        for row in rows:
-            writer.add(row)
-            total.add(row)
-            by_tensor.setdefault(row.tensor, Sums()).add(row)
-    parts = writer.finish()
-    encoded = time.perf_counter() - started - uploads.waited
+    encoded = encode_delta(
+        base.table.tensors,
+        base.bits,
+        lambda tensor: source.bits(tensor.name),
+        encoding=encoding,
+        writer=writer,
+        between=deadline.remaining,
+    )
+    encode_seconds = time.perf_counter() - started - uploads.waited
     uploads.finish(deadline)
     return Contents(
         base=base,
-        state_digest=(base.digest + total.after - total.before) & _MASK,
-        delta=Delta(
-            changed_elements=total.changed,
-            changed_tensors=len(by_tensor),
-            digest_before=f"{total.before:016x}",
-            digest_after=f"{total.after:016x}",
-            parts=parts,
-        ),
-        changed=by_tensor,
-        encode_seconds=encoded,
+        state_digest=encoded.digest_from(base.digest),
+        delta=encoded.delta,
+        changed=encoded.changed,
+        encode_seconds=encode_seconds,
         upload_seconds=uploads.waited,
     )
 

@@ -45,18 +45,25 @@ class Encoder:
             room: for scans of ``BOX_ELEMENTS``.
         """
         for box in split(tensor.storage_shape, BOX_ELEMENTS):
-            place = flat_range(box, tensor.storage_shape)
-            assert place is not None  # noqa: S101 - split makes contiguous boxes
-            start, length = place
-            before, after = old[start : start + length], new[start : start + length]
+            row = self.row(tensor, box, old, new, room)
+            if row is not None:
+                yield row
+
+    def row(self, tensor: Tensor, box: Box, old: Bits, new: Bits, room: Room) -> Row | None:
+        """The row of one contiguous box of a tensor; None if nothing changed in it."""
+        place = flat_range(box, tensor.storage_shape)
+        assert place is not None  # noqa: S101 - split makes contiguous boxes
+        start, length = place
+        before, after = old[start : start + length], new[start : start + length]
+        changes = find_changes(before, after, room)
+        if len(changes.positions) >= DENSE_FRACTION * length:
+            # Every element may be written: from a copy, because the streams must be what their digest says even if
+            # the source changes between two looks at it.
+            after = after.copy()
             changes = find_changes(before, after, room)
-            if len(changes.positions) >= DENSE_FRACTION * length:
-                # Every element may be written: from a copy, because the streams must be what their digest says even if
-                # the source changes between two looks at it.
-                after = after.copy()
-                changes = find_changes(before, after, room)
-            if len(changes.positions):
-                yield self._row(tensor, box, start, BoxChange(before, after, changes))
+        if not len(changes.positions):
+            return None
+        return self._row(tensor, box, start, BoxChange(before, after, changes))
 
     def _row(self, tensor: Tensor, box: Box, start: int, change: BoxChange) -> Row:
         codec, streams = self._encode(tensor, change)
@@ -90,7 +97,7 @@ def _compressed(streams: dict[str, Stream]) -> int:
 
 
 class EncodingPool:
-    """Encodes tensors on several threads and gives the rows back in table order."""
+    """Encodes boxes on several threads and gives their rows back in table order."""
 
     def __init__(self, encoder: Encoder, *, workers: int) -> None:
         self._encoder = encoder
@@ -104,26 +111,33 @@ class EncodingPool:
 
     def encode(
         self, tensors: tuple[Tensor, ...], old: Callable[[Tensor], Bits], new: Callable[[Tensor], Bits]
-    ) -> Iterator[list[Row]]:
-        """Rows of each tensor; at most a few tensors are ahead of what was taken."""
-
-        def one(tensor: Tensor) -> list[Row]:
-            return list(self._encoder.rows(tensor, old(tensor), new(tensor), self._room()))
-
-        pending: deque[Future[list[Row]]] = deque()
+    ) -> Iterator[Row]:
+        """Rows of all tensors; only a few boxes are ahead of what was taken, however large a tensor is."""
+        pending: deque[Future[Row | None]] = deque()
         try:
             for tensor in tensors:
-                pending.append(self._pool.submit(one, tensor))
-                if len(pending) > self._workers + 1:
-                    yield pending.popleft().result()
+                before, after = old(tensor), new(tensor)
+                for box in split(tensor.storage_shape, BOX_ELEMENTS):
+                    pending.append(self._pool.submit(self._one, tensor, box, before, after))
+                    if len(pending) > self._workers + 1:
+                        yield from _present(pending.popleft())
             while pending:
-                yield pending.popleft().result()
+                yield from _present(pending.popleft())
         finally:
             for future in pending:
                 future.cancel()
+
+    def _one(self, tensor: Tensor, box: Box, old: Bits, new: Bits) -> Row | None:
+        return self._encoder.row(tensor, box, old, new, self._room())
 
     def _room(self) -> Room:
         room: Room | None = getattr(self._local, "room", None)
         if room is None:
             room = self._local.room = Room(BOX_ELEMENTS)
         return room
+
+
+def _present(future: Future[Row | None]) -> Iterator[Row]:
+    row = future.result()
+    if row is not None:
+        yield row

@@ -87,6 +87,7 @@ class Publisher:
         from deltawire.store import open_store  # noqa: PLC0415 - stores are imported when one is opened
 
         self._store = store if isinstance(store, Store) else open_store(store)
+        self._opened = self._store is not store
         self._parts = parts or PartOptions()
         self._shard_bytes = shard_bytes
         self._limits = limits
@@ -125,6 +126,8 @@ class Publisher:
         self._anchoring.wait(timeout)
         self._uploads.close(deadline.left())
         self._encoding.close()
+        if self._opened:
+            self._store.close()
 
     @property
     def version(self) -> int | None:
@@ -203,11 +206,15 @@ class Publisher:
         if files is None:
             is_directory = isinstance(state, (str, PathLike)) and Path(state).is_dir()
             files = auxiliary_files(Path(state)) if is_directory else self._line.files
-        for name in files:
+        if not isinstance(files, Mapping):
+            raise InvalidArgumentError(f"files maps names to bytes; it is a {type(files).__name__}")
+        for name, data in files.items():
             try:
                 check_file_name(name)
             except DeltawireError as error:
                 raise InvalidArgumentError(str(error)) from None
+            if not isinstance(data, bytes):
+                raise InvalidArgumentError(f"file {name!r} is given as {type(data).__name__}, not as bytes")
         return dict(files)
 
     def _publish(
@@ -353,9 +360,18 @@ class Publisher:
 
 
 def _check_metadata(metadata: Mapping[str, Any] | None, limits: Limits) -> None:
+    if not _has_names(metadata or {}):
+        raise InvalidArgumentError("metadata is not JSON: the members of an object are named by strings")
     try:
         # Stricter than the encoder of records, which turns NaN into null and dates into strings.
         size = len(json.dumps(metadata or {}, allow_nan=False, ensure_ascii=False, separators=(",", ":")).encode())
     except (TypeError, ValueError, RecursionError) as error:
         raise InvalidArgumentError(f"metadata is not JSON: {error}") from None
     limits.check("metadata_bytes", size, "metadata")
+
+
+def _has_names(value: object) -> bool:
+    """Whether every mapping within has strings as keys; both encoders would take others, each in its own way."""
+    if isinstance(value, Mapping):
+        return all(isinstance(key, str) and _has_names(child) for key, child in value.items())
+    return not isinstance(value, (list, tuple)) or all(map(_has_names, value))
