@@ -24,9 +24,14 @@ class DeltawireError(Exception):
     """The root of every error this library raises on purpose."""
 
     code: ClassVar[str] = ""
-    hint: ClassVar[str] = ""
+    hint: str = ""
     exit_status: ClassVar[int] = 1
     retryable: ClassVar[bool] = False
+
+    def __init__(self, message: str = "", *, hint: str | None = None) -> None:
+        super().__init__(message)
+        if hint is not None:  # better than what holds for every error of this code
+            self.hint = hint
 
 
 class FormatError(DeltawireError):

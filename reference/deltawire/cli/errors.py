@@ -21,6 +21,7 @@ Status 1 to 6 are ``exit_status`` of the error, whose code is printed.
 
 from __future__ import annotations
 
+import errno
 import json
 import sys
 
@@ -30,6 +31,7 @@ SYSTEM_CODE = "os_error"
 SYSTEM_STATUS = 7
 INTERRUPTED = 130
 PIPE_CLOSED = 141
+_FULL = (errno.ENOSPC, errno.EDQUOT)
 
 TABLE = (
     (0, "done"),
@@ -70,7 +72,8 @@ def report_error(error: DeltawireError | OSError, *, as_json: bool) -> int:
         report(error.code, str(error), error.hint, as_json=as_json)
         return error.exit_status
     where = f"{error.filename}: " if error.filename is not None else ""
-    report(SYSTEM_CODE, where + (error.strerror or str(error)), "check the path and its permissions", as_json=as_json)
+    hint = "make room and try again" if error.errno in _FULL else "check the path and its permissions"
+    report(SYSTEM_CODE, where + (error.strerror or str(error)), hint, as_json=as_json)
     return SYSTEM_STATUS
 
 

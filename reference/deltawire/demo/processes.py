@@ -30,7 +30,7 @@ class ProcessDiedError(DeltawireError):
     """A process of the demo ended without having said why."""
 
     code: ClassVar[str] = "demo_process_died"
-    hint: ClassVar[str] = "the last lines it wrote, if any, are above"
+    hint = "the last lines it wrote, if any, are above"
 
     def __init__(self, message: str, *, tail: str = "") -> None:
         super().__init__(message)

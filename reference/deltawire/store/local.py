@@ -236,5 +236,8 @@ def _writing(key: str) -> Iterator[None]:
 
 
 def _failure(key: str, error: OSError) -> StoreDeniedError | StoreUnavailableError:
-    kind = StoreDeniedError if error.errno in _DENIED else StoreUnavailableError
-    return kind(f"{key}: {error.strerror or error}")
+    message = f"{key}: {error.strerror or error}"
+    if error.errno in _DENIED:
+        return StoreDeniedError(message, hint="check the permissions of the stream's directory")
+    full = error.errno in {errno.ENOSPC, errno.EDQUOT}
+    return StoreUnavailableError(message, hint="make room and try again" if full else "check the disk, then try again")

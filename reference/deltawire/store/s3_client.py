@@ -75,13 +75,17 @@ class S3Failure(Exception):  # noqa: N818 - not an error of ours: callers turn i
             or (self.status is not None and self.status >= 500 and self.status != 501)
             or self.code in {"SlowDown", "RequestTimeout"}
         )
-        super().__init__(f"{self.status or 'no answer'} {self.code}: {self.message}")
+        answer = " ".join(filter(None, (str(self.status or "no answer"), self.code)))
+        super().__init__(f"{answer}: {self.message}")
 
     def as_error(self, what: str, location: S3Location) -> StoreError:
         """Translate into the error that the store protocol promises."""
         where = location.endpoint_url or "Amazon S3"
         if self.no_bucket:
-            return StoreUnavailableError(f"bucket {location.bucket} does not exist at {where}")
+            return StoreUnavailableError(
+                f"bucket {location.bucket} does not exist at {where}",
+                hint="create the bucket, or check its name and AWS_ENDPOINT_URL",
+            )
         if self.missing:
             return ObjectNotFoundError(f"{what} does not exist in {location.bucket}")
         if self.denied:
