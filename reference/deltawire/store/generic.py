@@ -56,7 +56,8 @@ class FsspecStore(Store):
         scheme = url.partition("://")[0]
         if scheme not in fsspec.available_protocols():
             raise InvalidArgumentError(
-                f"{scheme!r} is no known scheme; known are {', '.join(sorted(fsspec.available_protocols()))}"
+                f"{scheme!r} is no scheme that fsspec knows",
+                hint="a stream is at a directory, s3://BUCKET/PREFIX, or a URL such as gs:// or hf:// with its package",
             )
         try:
             # listings kept from earlier would hide what others wrote (STO-2)

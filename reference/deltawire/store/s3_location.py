@@ -47,8 +47,12 @@ def s3_location(url: str) -> S3Location:
     if "@" in parts.netloc:
         # URLs end up in logs, records and process lists
         raise InvalidArgumentError("an s3:// URL must not hold credentials; use the environment or a profile")
-    if not _BUCKET.fullmatch(parts.netloc) or parts.fragment:
-        raise InvalidArgumentError(f"an S3 URL is s3://BUCKET/PREFIX, got s3://{parts.netloc[:80]}")
+    if not parts.netloc or parts.fragment:
+        raise InvalidArgumentError(f"an S3 URL is s3://BUCKET/PREFIX, got {url[:80]}")
+    if not _BUCKET.fullmatch(parts.netloc):
+        raise InvalidArgumentError(
+            f"{parts.netloc[:80]!r} is not a bucket's name: 3 to 255 letters, digits, dots, dashes and underscores"
+        )
     prefix = parts.path.strip("/")
     if prefix:
         try:
