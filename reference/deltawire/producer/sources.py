@@ -154,6 +154,8 @@ class FilesSource(Source):
         if path.is_file():
             yield path
             return
+        if not path.exists():
+            raise InvalidStateError(f"{path} does not exist")
         if not path.is_dir():
             raise InvalidStateError(f"{path} is neither a safetensors file nor a directory")
         index = path / "model.safetensors.index.json"

@@ -26,7 +26,12 @@ class MappedFile:
     def __init__(self, path: Path, *, limits: Limits, writable: bool = False) -> None:
         with path.open("r+b" if writable else "rb") as file:
             size = os.fstat(file.fileno()).st_size
-            length = header_length(file.read(8), limits=limits)
+            first = file.read(8)
+            if len(first) == 8 and int.from_bytes(first, "little") > size:
+                raise MalformedShardError(
+                    f"{path} is not a safetensors file", hint="give a safetensors file or a directory of them"
+                )
+            length = header_length(first, limits=limits)
             file.seek(0)
             self.header = parse_header(file.read(length), size, limits=limits)
             try:
