@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import re
 from pathlib import Path
@@ -12,7 +13,7 @@ from deltawire.cli import errors, units
 from deltawire.cli.following import route
 from deltawire.cli.looking import bar, short_metadata
 from deltawire.cli.publishing import parse_metadata
-from deltawire.errors import CODES, InvalidArgumentError, MissingDependencyError
+from deltawire.errors import CODES, InvalidArgumentError, InvalidStateError, MissingDependencyError, WrongBaseError
 from tests.cli.conftest import Run
 
 LINE = re.compile(r"deltawire: error\[([a-z_]+)\]: \S.*\n(  hint: \S.*\n)?")
@@ -33,6 +34,7 @@ LINE = re.compile(r"deltawire: error\[([a-z_]+)\]: \S.*\n(  hint: \S.*\n)?")
         (("publish", "s", "nothing-here"), "invalid_state", 2),
         (("log", "no-stream"), "stream_not_found", 3),
         (("show", "no-stream", "1"), "stream_not_found", 3),
+        (("log", "s3://b/stream"), "invalid_argument", 2),
         (("patch", "a.safetensors", "x", "y"), "invalid_state", 2),
     ],
 )
@@ -67,6 +69,26 @@ def test_operating_system_errors(run: Run, checkpoints: list[Path], tmp_path: Pa
     assert ran.status == errors.SYSTEM_STATUS
     assert ran.json["error"] == "os_error"
     assert LINE.fullmatch(ran.err)
+
+
+def test_disk_full(capsys: pytest.CaptureFixture[str]) -> None:
+    errors.report_error(OSError(errno.ENOSPC, "No space left on device"), as_json=False)
+    assert "hint: make room" in capsys.readouterr().err
+
+
+def test_a_hint_of_its_own() -> None:
+    assert str(InvalidStateError("text", hint="this")) == "text"
+    assert InvalidStateError("text", hint="this").hint == "this"
+    assert WrongBaseError("text").hint == WrongBaseError.hint != ""
+
+
+def test_a_file_that_holds_no_tensors(run: Run, tmp_path: Path) -> None:
+    file = tmp_path / "config.json"
+    file.write_text('{"hidden_size": 384}')
+    ran = run("publish", tmp_path / "stream", file)
+    assert ran.status == 1
+    assert "malformed_shard" in ran.err
+    assert "config.json is not a safetensors file" in ran.err
 
 
 def test_version_that_is_not_there(run: Run, published: Path) -> None:

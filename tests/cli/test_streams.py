@@ -113,6 +113,17 @@ def test_follow_once_twice_has_nothing_to_do(run: Run, published: Path, tmp_path
     assert (again.status, again.out) == (0, "")
 
 
+def test_verify_checks_what_is_held_even_without_an_update(run: Run, published: Path, tmp_path: Path) -> None:
+    assert run("follow", published, tmp_path / "d", "--once").status == 0
+    weights = next((tmp_path / "d").glob("*.safetensors"))
+    data = bytearray(weights.read_bytes())
+    data[-1] ^= 1
+    weights.write_bytes(data)
+    ran = run("follow", published, tmp_path / "d", "--once", "--verify")
+    assert ran.status == 1
+    assert "state_mismatch" in ran.err
+
+
 def test_follow_selected_tensors(run: Run, published: Path, tmp_path: Path) -> None:
     run("follow", published, tmp_path / "w", "--once", "--tensors", "*.norm", "--tensors", "pos*")
     assert set(read_checkpoint(tmp_path / "w")) == {"layers.0.norm", "positions"}

@@ -10,7 +10,7 @@ import typer
 
 from deltawire.cli.options import AsJson, TensorGlobs, Timeout, Url
 from deltawire.cli.streams import WhichVersion, open_reader, parse_version
-from deltawire.errors import InvalidArgumentError
+from deltawire.errors import DeadlineExceededError, InvalidArgumentError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -86,7 +86,15 @@ def follow(
             updates = _once(follower, timeout)
         else:
             updates = follower.follow(until=until, every_version=every_version, interval=interval, timeout=timeout)
-        _run(follower, _with_progress(updates, store, follower), verify=verify, show=show)
+        if verify and follower.version is not None:
+            follower.verify()  # what is held from before counts too, even if no update comes
+        try:
+            _run(follower, _with_progress(updates, store, follower), verify=verify, show=show)
+        except DeadlineExceededError as error:
+            held = "nothing is held" if follower.version is None else f"version {follower.version} is held"
+            raise DeadlineExceededError(
+                f"no further version was taken over within {timeout:g} s; {held}", hint="try again with more time"
+            ) from error
         if directory is not None and not as_json:
             print_line(f"{directory} holds version {follower.version}", style="dim")
 

@@ -109,7 +109,10 @@ class Follower:
     ) -> None:
         from deltawire.store import open_store  # noqa: PLC0415 - stores are imported when one is opened
 
+        if isinstance(tensors, str):
+            raise InvalidArgumentError(f"tensors is a list of patterns, such as [{tensors!r}], not one string")
         opened = store if isinstance(store, Store) else open_store(store)
+        self._opened = opened if opened is not store else None
         self._transfer = Transfer(opened, limits=limits, workers=workers)
         self._reader = StreamReader(self._transfer)
         self._patterns = None if tensors is None else tuple(tensors)
@@ -129,6 +132,8 @@ class Follower:
         self._closed = True
         self._target.close()
         self._transfer.close()
+        if self._opened is not None:
+            self._opened.close()
 
     @property
     def version(self) -> int | None:
@@ -240,7 +245,10 @@ class Follower:
         digest = sum(state_digest_of(self._target.bits(tensor), tensor) for tensor in held.tensors) & _MASK
         if digest != held.digest:
             version = held.committed.record.version
-            raise StateMismatchError(f"the target is not version {version}: {digest:016x}, not {held.digest:016x}")
+            raise StateMismatchError(
+                f"the target is not version {version}: {digest:016x}, not {held.digest:016x}",
+                hint="something else wrote to the target; follow into a new one",
+            )
         return f"{digest:016x}"
 
     def _next(self, deadline: Deadline, until: int | None, *, every_version: bool) -> Update | None:
@@ -266,7 +274,11 @@ class Follower:
         held = self._target.held
         stream = self._reader.stream(deadline)
         if held is not None and held.committed.record.stream_id != stream.stream_id:
-            raise WrongBaseError(f"the target holds a version of stream {held.committed.record.stream_id}")
+            raise WrongBaseError(
+                f"the target holds a version of another stream, {held.committed.record.stream_id}; this is"
+                f" {stream.stream_id}",
+                hint="follow this stream into another target",
+            )
         return held
 
     def _selected(self, table: TensorTable) -> list[Tensor]:
@@ -381,7 +393,7 @@ def _matching(pattern: str, names: AbstractSet[str]) -> list[str]:
         return [pattern]
     found = [name for name in names if fnmatch.fnmatchcase(name, pattern)]
     if not found:
-        raise InvalidArgumentError(f"no tensor is called {pattern!r}")
+        raise InvalidArgumentError(f"no tensor has a name like {pattern!r}")
     return found
 
 
