@@ -16,6 +16,7 @@ from deltawire.errors import (
     ObjectNotFoundError,
     PathLostError,
     SizeMismatchError,
+    StoreDeniedError,
     StreamNotFoundError,
     WrongStreamError,
 )
@@ -69,8 +70,8 @@ class Verified:
         return not self.findings
 
     def add(self, error: DeltawireError, key: str) -> None:
-        """Note an error. A store that does not answer says nothing about the stream, so its error passes through."""
-        if error.retryable:
+        """Note an error. A store that fails or refuses says nothing about the stream, so its error passes through."""
+        if error.retryable or isinstance(error, StoreDeniedError):
             raise error
         finding = Finding(code=error.code, key=key, message=str(error))
         if finding not in self.findings:
@@ -279,7 +280,8 @@ class _Verification:
                 if info.key not in self._named:
                     count, size = count + 1, size + info.bytes
         if count:
-            self._result.notes.append(f"{count:,} objects with {size:,} bytes are named by no record")
+            what = "object is" if count == 1 else "objects are"
+            self._result.notes.append(f"{count:,} {what} named by no record ({size:,} bytes)")
 
     def _load_anchors(self) -> None:
         for number, anchor in sorted(self._anchors.items()):
