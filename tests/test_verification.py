@@ -13,8 +13,8 @@ import pytest
 
 from deltawire import AnchorPolicy, Publisher
 from deltawire.errors import DeadlineExceededError, StreamNotFoundError
+from deltawire.inspecting.verification import Verified, verify_stream
 from deltawire.store import open_store
-from deltawire.verification import Verified, verify_stream
 from tests.checkpoints import write_steps
 
 VERSIONS = 7

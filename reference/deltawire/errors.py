@@ -104,7 +104,7 @@ class UnsupportedDtypeError(UnsupportedError):
 class IntegrityError(DeltawireError):
     """Bytes that are not what a record promised."""
 
-    hint = "run 'deltawire verify' to see which objects are affected; nothing was changed"
+    hint = "run 'deltawire verify' to see which objects are affected; what is held is still a whole version"
 
 
 class SizeMismatchError(IntegrityError):
@@ -141,7 +141,7 @@ class WrongBaseError(IntegrityError):
     """The state held is not the one the delta was made against."""
 
     code = "wrong_base"
-    hint = "what is here was changed, or is another version; use the right base, or load an anchor again"
+    hint = "what is here was changed, or is another version; begin again from a whole copy"
 
 
 class StateMismatchError(IntegrityError):

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from deltawire.consumer.follower import Follower
 from deltawire.deadline import Deadline
 from deltawire.format.records import VersionRecord
 from deltawire.limits import DEFAULT_LIMITS, Limits
+from deltawire.reading.stream import StreamReader
+from deltawire.reading.transfer import Transfer
 from deltawire.staged_folder import staged_folder
 from deltawire.store.base import Store
-from deltawire.stream import StreamReader
 from deltawire.targets.directory import PRIVATE, DirectoryTarget
-from deltawire.transfer import Transfer
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,7 +23,7 @@ class Materialized:
     """A checkpoint directory was written and verified in full."""
 
     version: int
-    record: VersionRecord
+    record: VersionRecord = field(repr=False)
     steps: tuple[str, ...]
     """What was taken on the way: ``anchor``, ``snapshot`` or ``delta`` each."""
     bytes_fetched: int

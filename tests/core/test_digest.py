@@ -30,13 +30,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from deltawire import torch_bits
-from deltawire.digests import state_digest_of
 from deltawire.format.boxes import Box, flat_indices, flat_range, split
 from deltawire.format.dtypes import DTYPES, Bits, Dtype
 from deltawire.format.tensors import Tensor, digest_seed
 from deltawire.kernels import oracle
 from deltawire.kernels.digest import GOLDEN, digest_at, digest_changes, digest_range
 from deltawire.targets.arrays import NumpyBits
+from deltawire.targets.digests import state_digest_of
 from tests.strategies import bit_arrays, changed_pairs, dtypes, next_states, shapes, states
 
 U64 = npt.NDArray[np.uint64]

@@ -7,7 +7,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from deltawire.errors import PathLostError
-from deltawire.planner import Edge, plan
+from deltawire.reading.planner import Edge, plan
 
 NEWEST = 5
 versions = st.integers(0, NEWEST)

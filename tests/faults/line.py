@@ -20,9 +20,9 @@ from deltawire.parts.writer import PartOptions
 from deltawire.producer.anchors import AnchorPolicy
 from deltawire.producer.published import Published
 from deltawire.producer.publisher import Publisher
+from deltawire.reading.stream import StreamReader
+from deltawire.reading.transfer import Transfer
 from deltawire.store.base import Store
-from deltawire.stream import StreamReader
-from deltawire.transfer import Transfer
 from tests.faults.faulty_store import Call
 
 State = Mapping[str, npt.NDArray[Any]]

@@ -13,7 +13,7 @@ import numpy.typing as npt
 import pytest
 
 from deltawire import AnchorPolicy, Follower, PartOptions, Publisher
-from deltawire.errors import ConflictError
+from deltawire.errors import ConflictError, StoreUnfitError
 from tests.store.servers import S3Server
 
 State = dict[str, npt.NDArray[np.uint16]]
@@ -78,3 +78,24 @@ def test_two_trainers_by_mistake(seaweedfs_server: S3Server) -> None:
             with pytest.raises(ConflictError):
                 other.publish(state, dtypes=NAMES)
         assert one.publish(state, dtypes=NAMES).version == 2
+
+
+@pytest.mark.integration
+def test_a_server_that_ignores_conditions(rclone_server: S3Server) -> None:
+    """OPN-6: it takes every create, so two trainers would overwrite each other's versions without a word."""
+    url = rclone_server.url(f"line-{uuid.uuid4().hex[:8]}/run")
+    rng = np.random.default_rng(0)
+    states = [first_state(rng)]
+    with pytest.raises(StoreUnfitError):
+        Publisher(url)
+    with Publisher(url, single_writer=True) as publisher:
+        publisher.publish(states[0], dtypes=NAMES)
+        publisher.publish(next_state(states[0], rng), dtypes=NAMES)
+    with Follower(url) as follower:
+        update = follower.poll(to=0)
+        assert update is not None
+        assert update.changed_elements == sum(bits.size for bits in states[0].values())
+        update = follower.poll()
+        assert update is not None
+        assert 0 < update.changed_elements < 3000
+        follower.verify()

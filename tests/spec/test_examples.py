@@ -13,7 +13,7 @@ from deltawire.format.keys import anchor_key, table_key, version_key
 from deltawire.format.strict_json import sha256
 from deltawire.format.tensors import TensorTable
 from deltawire.limits import DEFAULT_LIMITS
-from deltawire.stream import Committed, check_anchor, check_chain, check_ours
+from deltawire.reading.stream import Committed, check_anchor, check_chain, check_ours
 from tests.spec import document
 from tests.spec.document import Block
 from tests.spec.schemas import RECORDS, valid

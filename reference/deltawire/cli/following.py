@@ -109,7 +109,7 @@ def _with_progress(updates: Iterator[Update], store: MeteredStore, follower: Fol
     """Show a bar while the first update is fetched, if that is a whole state: the others are small."""
     from deltawire.cli.progress import progress, wanted  # noqa: PLC0415
     from deltawire.errors import PathError  # noqa: PLC0415
-    from deltawire.inspection import no_progress  # noqa: PLC0415
+    from deltawire.inspecting.history import no_progress  # noqa: PLC0415
     from deltawire.materializing import bytes_to_fetch  # noqa: PLC0415
 
     if wanted() and follower.version is None:

@@ -12,8 +12,8 @@ from deltawire.cli.streams import WhichVersion, open_reader, parse_version
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from deltawire.inspection import LogEntry, VersionDetail
-    from deltawire.tensor_changes import TensorChange
+    from deltawire.inspecting.history import LogEntry, VersionDetail
+    from deltawire.inspecting.tensor_changes import TensorChange
 
 Count = Annotated[int, typer.Option("-n", "--number", metavar="N", min=1, help="How many versions to show.")]
 Every = Annotated[bool, typer.Option("--all", "-a", help="Show every tensor that changed, not only the first 20.")]
@@ -34,7 +34,7 @@ def log(
     """
     from deltawire.cli.output import print_json  # noqa: PLC0415 - heavy imports wait until a command runs
     from deltawire.deadline import Deadline  # noqa: PLC0415
-    from deltawire.inspection import history  # noqa: PLC0415
+    from deltawire.inspecting.history import history  # noqa: PLC0415
 
     deadline = Deadline.after(timeout)
     with open_reader(url) as reader:
@@ -140,7 +140,7 @@ def show(
     from deltawire.cli.output import print_json  # noqa: PLC0415 - heavy imports wait until a command runs
     from deltawire.cli.progress import progress  # noqa: PLC0415
     from deltawire.deadline import Deadline  # noqa: PLC0415
-    from deltawire.inspection import describe  # noqa: PLC0415
+    from deltawire.inspecting.history import describe  # noqa: PLC0415
 
     with open_reader(url) as reader, progress(f"version {version}", None) as advance:
         detail = describe(reader, parse_version(version), deadline=Deadline.after(timeout), advance=advance)

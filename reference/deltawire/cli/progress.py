@@ -6,7 +6,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from deltawire.inspection import Advance, no_progress
+from deltawire.inspecting.history import Advance, no_progress
 
 
 def wanted() -> bool:

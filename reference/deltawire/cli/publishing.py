@@ -63,7 +63,7 @@ def publish(
     """
     from deltawire.cli.metering import MeteredStore  # noqa: PLC0415 - heavy imports wait until a command runs
     from deltawire.cli.progress import progress  # noqa: PLC0415
-    from deltawire.inspection import no_progress  # noqa: PLC0415
+    from deltawire.inspecting.history import no_progress  # noqa: PLC0415
     from deltawire.limits import DEFAULT_LIMITS  # noqa: PLC0415
     from deltawire.producer.anchors import AnchorPolicy  # noqa: PLC0415
     from deltawire.producer.publisher import Publisher  # noqa: PLC0415

@@ -11,7 +11,7 @@ import typer
 from deltawire.errors import InvalidArgumentError
 
 if TYPE_CHECKING:
-    from deltawire.stream import StreamReader
+    from deltawire.reading.stream import StreamReader
 
 WhichVersion = Annotated[
     str, typer.Argument(metavar="VERSION", help="A version's number, or 'latest'.", show_default=False)
@@ -21,9 +21,9 @@ WhichVersion = Annotated[
 @contextmanager
 def open_reader(url: str) -> Iterator[StreamReader]:
     """A reader of the records of a stream, closed at the end of the block."""
+    from deltawire.reading.stream import StreamReader  # noqa: PLC0415
+    from deltawire.reading.transfer import Transfer  # noqa: PLC0415
     from deltawire.store import open_store  # noqa: PLC0415 - heavy imports wait until a command runs
-    from deltawire.stream import StreamReader  # noqa: PLC0415
-    from deltawire.transfer import Transfer  # noqa: PLC0415
 
     transfer = Transfer(open_store(url))
     try:

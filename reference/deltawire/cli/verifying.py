@@ -9,8 +9,8 @@ import typer
 from deltawire.cli.options import AsJson, Timeout, Url
 
 if TYPE_CHECKING:
+    from deltawire.inspecting.verification import Verified
     from deltawire.store.probe import ProbeReport
-    from deltawire.verification import Verified
 
 Deep = Annotated[
     bool, typer.Option("--deep", help="Also rebuild every version in memory and compute its state digest.")
@@ -41,8 +41,8 @@ def verify(
 
     from deltawire.cli.output import print_json  # noqa: PLC0415
     from deltawire.cli.progress import progress, wanted  # noqa: PLC0415
+    from deltawire.inspecting.verification import bytes_to_verify, verify_stream  # noqa: PLC0415
     from deltawire.store import open_store  # noqa: PLC0415
-    from deltawire.verification import bytes_to_verify, verify_stream  # noqa: PLC0415
 
     store = open_store(url)
     total = bytes_to_verify(store) if wanted() else None

@@ -16,7 +16,6 @@ from typing import Self
 from deltawire.consumer.loading import check_room, load_snapshot
 from deltawire.consumer.staging import Totals, check_disjoint, check_totals, stage_row
 from deltawire.deadline import Deadline
-from deltawire.digests import state_digest_of
 from deltawire.errors import (
     InvalidArgumentError,
     MissingObjectError,
@@ -31,12 +30,13 @@ from deltawire.format.records import Delta, VersionRecord
 from deltawire.format.tensors import Tensor, TensorTable
 from deltawire.limits import DEFAULT_LIMITS, Limits
 from deltawire.parts.reader import read_batch
+from deltawire.reading.stream import Step, StreamReader
+from deltawire.reading.transfer import RangeRequest, Transfer
 from deltawire.store.base import Store
-from deltawire.stream import Step, StreamReader
 from deltawire.targets.arrays import Array, ArraysTarget
 from deltawire.targets.base import Change, Held, Target
+from deltawire.targets.digests import state_digest_of
 from deltawire.targets.opening import TargetLike, as_target
-from deltawire.transfer import RangeRequest, Transfer
 
 _MASK = (1 << 64) - 1
 
@@ -62,14 +62,23 @@ class Update:
     version: int
     previous: int | None
     """Version held before; None if there was none."""
-    record: VersionRecord
+    record: VersionRecord = field(repr=False)
     steps: tuple[str, ...]
     """What was taken on the way: ``anchor``, ``snapshot`` or ``delta`` each."""
     bytes_fetched: int
     changed_elements: int
-    """Elements rewritten by deltas on the way."""
+    """Elements rewritten on the way: those that deltas changed, and all of a snapshot."""
     state_digest: str
     timings: FollowTimings
+
+
+@dataclass(frozen=True, slots=True)
+class _Taken:
+    """A step that is done, and what it cost."""
+
+    step: Step
+    bytes_fetched: int
+    changed_elements: int
 
 
 @dataclass
@@ -184,19 +193,19 @@ class Follower:
             return None
         steps = self._reader.path(goal, None if held is None else held.committed, deadline)
         clock.add("resolve", started)
-        taken: list[tuple[Step, int]] = []
+        taken: list[_Taken] = []
         try:
             self._take_all(steps, taken, clock, deadline)
         except MissingObjectError as missing:
             self._take_all(self._detour(goal, missing, deadline), taken, clock, deadline)
-        record = taken[-1][0].version.record
+        record = taken[-1].step.version.record
         return Update(
             version=goal,
             previous=previous,
             record=record,
-            steps=tuple(step.edge.kind for step, _ in taken),
-            bytes_fetched=sum(fetched for _, fetched in taken),
-            changed_elements=sum(_changed_by(step) for step, _ in taken),
+            steps=tuple(done.step.edge.kind for done in taken),
+            bytes_fetched=sum(done.bytes_fetched for done in taken),
+            changed_elements=sum(done.changed_elements for done in taken),
             state_digest=record.state_digest,
             timings=clock.timings(),
         )
@@ -288,11 +297,9 @@ class Follower:
         names = {table.aliases.get(name, name) for pattern in self._patterns for name in _matching(pattern, every)}
         return [tensor for tensor in table.tensors if tensor.name in names]
 
-    def _take_all(
-        self, steps: Sequence[Step], taken: list[tuple[Step, int]], clock: _Clock, deadline: Deadline
-    ) -> None:
+    def _take_all(self, steps: Sequence[Step], taken: list[_Taken], clock: _Clock, deadline: Deadline) -> None:
         for step in steps:
-            taken.append((step, self._take(step, clock, deadline)))  # noqa: PERF401 - kept when a later step fails
+            taken.append(self._take(step, clock, deadline))  # noqa: PERF401 - kept when a later step fails
 
     def _detour(self, goal: int, missing: MissingObjectError, deadline: Deadline) -> list[Step]:
         """Parts on the way are gone, as while they are collected: over a later snapshot, if there is one. PLN-3"""
@@ -304,7 +311,7 @@ class Follower:
         except PathLostError:
             raise missing from None
 
-    def _take(self, step: Step, clock: _Clock, deadline: Deadline) -> int:
+    def _take(self, step: Step, clock: _Clock, deadline: Deadline) -> _Taken:
         table = self._reader.table(step.version, deadline)
         selected = self._selected(table)
         record = step.version.record
@@ -332,7 +339,7 @@ class Follower:
         started = clock.add("fetch", started)
         self._target.end_snapshot(Held(step.version, table, tuple(selected), loaded.digest))
         clock.add("apply", started)
-        return loaded.bytes
+        return _Taken(step, loaded.bytes, sum(tensor.elements for tensor in selected))
 
     def _new_files(self, record: VersionRecord, deadline: Deadline) -> dict[str, bytes]:
         """Auxiliary files of a version that the target does not have yet."""
@@ -347,7 +354,7 @@ class Follower:
 
     def _take_delta(
         self, step: Step, delta: Delta, table: TensorTable, selected: list[Tensor], clock: _Clock, deadline: Deadline
-    ) -> int:
+    ) -> _Taken:
         held = self._target.held
         assert held is not None  # noqa: S101 - the plan starts from it
         wanted = {tensor.ordinal for tensor in selected}
@@ -379,13 +386,7 @@ class Follower:
         started = clock.add("decode", started)
         self._target.apply(changes, Held(step.version, table, tuple(selected), digest))
         clock.add("apply", started)
-        return sum(batch.bytes for _, batch in batches)
-
-
-def _changed_by(step: Step) -> int:
-    """Elements a step rewrote, if it was a delta."""
-    delta = step.version.record.delta
-    return delta.changed_elements if step.edge.kind == "delta" and delta is not None else 0
+        return _Taken(step, sum(batch.bytes for _, batch in batches), totals.changed)
 
 
 def _matching(pattern: str, names: AbstractSet[str]) -> list[str]:

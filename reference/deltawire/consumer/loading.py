@@ -22,9 +22,9 @@ from deltawire.format.strict_json import sha256
 from deltawire.format.tensors import Tensor, TensorTable
 from deltawire.kernels.digest import digest_range
 from deltawire.limits import MIB
+from deltawire.reading.transfer import RangeRequest, Transfer
 from deltawire.snapshots.header import Entry, Header, check_against_table, header_length, parse_header
 from deltawire.targets.base import Target
-from deltawire.transfer import RangeRequest, Transfer
 
 CHUNK = 8 * MIB
 _MASK = (1 << 64) - 1

@@ -11,6 +11,7 @@ ANCHORS = "anchors/"
 TENSORS = "tensors/"
 FILES = "files/"
 DATA = "data/"
+PROBES = "probe/"
 
 MAX_VERSION = (1 << 53) - 1
 """The largest version number: what every JSON reader holds exactly."""

@@ -9,14 +9,14 @@ from deltawire.consumer.staging import Totals, check_totals, stage_row
 from deltawire.errors import MalformedRecordError, MalformedRowError, StateMismatchError, WrongBaseError
 from deltawire.format.records import Part
 from deltawire.format.tensors import TensorTable, parse_table
-from deltawire.inspection import Advance, no_progress
+from deltawire.inspecting.history import Advance, no_progress
+from deltawire.inspecting.stored_content import StoredContent
 from deltawire.limits import DEFAULT_LIMITS, Limits
 from deltawire.parts.reader import read_batch
 from deltawire.patches.checkpoint import Checkpoint, WorkingCopy, signature, state_digest
 from deltawire.patches.container import PatchReader
 from deltawire.patches.record import PatchRecord, decode_patch
 from deltawire.staged_folder import staged_folder
-from deltawire.stored_content import StoredContent
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

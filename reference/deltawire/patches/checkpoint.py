@@ -7,15 +7,15 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
-from deltawire.digests import state_digest_of
 from deltawire.format.keys import SHARD_INDEX
 from deltawire.format.tensors import Tensor, TensorTable, build_table
-from deltawire.inspection import Advance
+from deltawire.inspecting.history import Advance
 from deltawire.limits import Limits
 from deltawire.producer.sources import FilesSource, auxiliary_files
 from deltawire.snapshots.header import DIGESTS, header_length
 from deltawire.snapshots.mapping import MappedFile
 from deltawire.targets.arrays import NumpyBits
+from deltawire.targets.digests import state_digest_of
 from deltawire.targets.mapped import MappedTensors
 
 _CHUNK = 8 << 20

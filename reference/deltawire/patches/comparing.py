@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from deltawire.format.tensors import Tensor
-from deltawire.inspection import Advance, no_progress
+from deltawire.inspecting.history import Advance, no_progress
+from deltawire.inspecting.tensor_changes import TensorChange, change_of, largest_first
 from deltawire.kernels.scan import Room, find_changes
 from deltawire.limits import DEFAULT_LIMITS, Limits
 from deltawire.patches.checkpoint import Checkpoint, signature
 from deltawire.producer.encoding import BOX_ELEMENTS
-from deltawire.tensor_changes import TensorChange, change_of, largest_first
 
 _ITEM = tuple[str, tuple[int, ...]]
 

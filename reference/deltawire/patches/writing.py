@@ -15,7 +15,8 @@ from deltawire.format import features, keys, strict_json
 from deltawire.format.dtypes import Bits
 from deltawire.format.records import JSON_TYPE, Descriptor, File, Part, Producer
 from deltawire.format.tensors import Tensor
-from deltawire.inspection import Advance, no_progress
+from deltawire.inspecting.history import Advance, no_progress
+from deltawire.inspecting.tensor_changes import change_of, largest_first
 from deltawire.limits import DEFAULT_LIMITS, Limits
 from deltawire.parts.writer import PartOptions, PartWriter
 from deltawire.patches.checkpoint import Checkpoint, state_digest
@@ -26,7 +27,6 @@ from deltawire.producer.deltas import EncodedDelta, encode_delta
 from deltawire.producer.encoding import Encoder, EncodingPool
 from deltawire.snapshots.writer import describe_file
 from deltawire.store.posix_files import sync_folder, temporary
-from deltawire.tensor_changes import change_of, largest_first
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
@@ -10,16 +11,23 @@ from typing import Any
 from deltawire import __version__
 from deltawire.consumer.follower import Follower
 from deltawire.deadline import Deadline
-from deltawire.errors import InvalidArgumentError, StoreUnfitError, StreamNotFoundError, VersionNotFoundError
+from deltawire.errors import (
+    InvalidArgumentError,
+    ObjectExistsError,
+    StoreError,
+    StoreUnfitError,
+    StreamNotFoundError,
+    VersionNotFoundError,
+)
 from deltawire.format import features, keys, records
 from deltawire.format.records import Producer, StreamRecord
 from deltawire.limits import Limits
 from deltawire.producer.base import BaseState
 from deltawire.producer.commit import create_record
+from deltawire.reading.stream import Committed, StreamReader
+from deltawire.reading.transfer import Transfer
 from deltawire.store.base import Store
-from deltawire.stream import Committed, StreamReader
 from deltawire.targets.arrays import ArraysTarget
-from deltawire.transfer import Transfer
 
 
 @dataclass
@@ -79,6 +87,8 @@ def open_line(
         try:
             stream = reader.stream(deadline)
         except StreamNotFoundError:
+            if not single_writer:
+                transfer.call(deadline, lambda: _check_arbitration(store))
             # Whoever loses this race reads the winner's record and goes on with it. OPN-2
             data = _stream_record(absolute=absolute, single_writer=single_writer)
             transfer.call(deadline, lambda: create_record(store, keys.STREAM, data, deadline=deadline))
@@ -91,6 +101,24 @@ def open_line(
         return _resume(store, reader, stream, limits=limits, workers=workers, deadline=deadline)
     finally:
         transfer.close()
+
+
+def _check_arbitration(store: Store) -> None:
+    """Try once what every commit rests on: some servers take a conditional create and ignore the condition. OPN-6
+
+    Raises:
+        StoreUnfitError: a second create replaced the first.
+    """
+    key = f"{keys.PROBES}{uuid.uuid4()}"
+    store.put(key, b"first", mode="create")
+    try:
+        store.put(key, b"second", mode="create")
+    except ObjectExistsError:
+        return
+    finally:
+        with suppress(StoreError):
+            store.delete(key)
+    raise StoreUnfitError(f"{store.url} takes conditional creates, but ignores the condition")
 
 
 def _stream_record(*, absolute: bool, single_writer: bool) -> bytes:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from deltawire.format.records import VersionRecord
 
@@ -27,7 +27,7 @@ class Published:
     """A version is in the stream."""
 
     version: int
-    record: VersionRecord
+    record: VersionRecord = field(repr=False)
     state_digest: str
     changed_elements: int
     """Elements whose bits differ from the parent's; all of them where there is no delta."""

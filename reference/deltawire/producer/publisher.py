@@ -44,9 +44,9 @@ from deltawire.producer.opening import Line, envelope, open_line
 from deltawire.producer.published import Published, PublishTimings
 from deltawire.producer.sources import Source, StateLike, auxiliary_files, open_source
 from deltawire.producer.uploads import Uploads
+from deltawire.reading.stream import Committed
 from deltawire.snapshots.writer import describe_file
 from deltawire.store.base import Store
-from deltawire.stream import Committed
 
 _MASK = (1 << 64) - 1
 

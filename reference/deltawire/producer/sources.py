@@ -179,7 +179,7 @@ class FilesSource(Source):
 AUXILIARY = (
     "config.json", "generation_config.json", "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json",
     "added_tokens.json", "vocab.txt", "vocab.json", "merges.txt", "tokenizer.model", "chat_template.jinja",
-    "preprocessor_config.json",
+    "preprocessor_config.json", "modules.json", "sentence_bert_config.json", "config_sentence_transformers.json",
 )  # fmt: skip
 
 

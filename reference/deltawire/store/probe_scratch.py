@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from deltawire.errors import StoreError
+from deltawire.format import keys
 from deltawire.format.keys import MAX_KEY_BYTES
 from deltawire.store.base import Store
 
@@ -27,7 +28,7 @@ class Scratch:
     """A prefix of its own in the store, and every key that was used in it."""
 
     store: Store
-    prefix: str = field(default_factory=lambda: f"probe/{uuid.uuid4().hex}/")
+    prefix: str = field(default_factory=lambda: f"{keys.PROBES}{uuid.uuid4().hex}/")
     _used: set[str] = field(default_factory=set)
 
     def key(self, name: str) -> str:

@@ -13,7 +13,7 @@ import numpy.typing as npt
 from deltawire.errors import TargetMismatchError
 from deltawire.format.dtypes import Bits
 from deltawire.format.tensors import Tensor, TensorTable
-from deltawire.stream import Committed
+from deltawire.reading.stream import Committed
 
 Indices = npt.NDArray[np.unsignedinteger]
 """Flat indices of stored elements: uint32 or uint64, unique."""

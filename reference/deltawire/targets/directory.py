@@ -26,11 +26,11 @@ from deltawire.format.records import VersionRecord
 from deltawire.format.strict_json import sha256
 from deltawire.format.tensors import Tensor, TensorTable, parse_table
 from deltawire.limits import DEFAULT_LIMITS
+from deltawire.reading.stream import Committed
 from deltawire.snapshots.header import build_header, file_order
 from deltawire.snapshots.mapping import MappedFile
 from deltawire.snapshots.writer import plan_shards
 from deltawire.store.posix_files import TEMPORARY_PREFIX, sync_folder, temporary
-from deltawire.stream import Committed
 from deltawire.targets.arrays import NumpyBits
 from deltawire.targets.base import Change, Held, Target
 from deltawire.targets.journal import Journal, read_journal, write_journal

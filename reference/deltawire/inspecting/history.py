@@ -10,10 +10,10 @@ from deltawire.errors import DeltawireError, MissingObjectError, VersionNotFound
 from deltawire.format import keys
 from deltawire.format.records import AnchorRecord, Delta, VersionRecord
 from deltawire.format.tensors import TensorTable
+from deltawire.inspecting.tensor_changes import Tally, TensorChange, change_of, largest_first
 from deltawire.parts.reader import read_batch
-from deltawire.stream import Committed, StreamReader
-from deltawire.tensor_changes import Tally, TensorChange, change_of, largest_first
-from deltawire.transfer import RangeRequest
+from deltawire.reading.stream import Committed, StreamReader
+from deltawire.reading.transfer import RangeRequest
 
 Advance = Callable[[int], None]
 """Called with the number of bytes that were dealt with since the last call."""

@@ -23,8 +23,8 @@ from deltawire.format import keys, records
 from deltawire.format.records import AnchorRecord, HeadRecord, StreamRecord, VersionRecord
 from deltawire.format.strict_json import sha256
 from deltawire.format.tensors import TensorTable, parse_table
-from deltawire.planner import Edge, plan
-from deltawire.transfer import Transfer
+from deltawire.reading.planner import Edge, plan
+from deltawire.reading.transfer import Transfer
 
 _ANCHOR_DETOUR = 4
 """A reader this many versions behind asks whether an anchor is cheaper than replaying."""

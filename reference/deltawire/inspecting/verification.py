@@ -23,13 +23,13 @@ from deltawire.errors import (
 from deltawire.format import keys, records
 from deltawire.format.records import AnchorRecord, Descriptor, HeadRecord, Snapshot
 from deltawire.format.tensors import TensorTable
-from deltawire.inspection import Advance, no_progress
+from deltawire.inspecting.history import Advance, no_progress
+from deltawire.inspecting.stored_content import StoredContent
 from deltawire.limits import DEFAULT_LIMITS, Limits
+from deltawire.reading.stream import Committed, StreamReader, check_anchor, check_chain
+from deltawire.reading.transfer import Transfer
 from deltawire.store.base import Store
-from deltawire.stored_content import StoredContent
-from deltawire.stream import Committed, StreamReader, check_anchor, check_chain
 from deltawire.targets.arrays import ArraysTarget
-from deltawire.transfer import Transfer
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
