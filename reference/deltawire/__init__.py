@@ -25,13 +25,17 @@ _HOMES = {
     "DeltawireError": "deltawire.errors",
     "FollowTimings": "deltawire.consumer.follower",
     "Follower": "deltawire.consumer.follower",
+    "Forked": "deltawire.lineage.fork",
     "Limits": "deltawire.limits",
     "PartOptions": "deltawire.parts.writer",
     "PublishTimings": "deltawire.producer.published",
     "Published": "deltawire.producer.published",
     "Publisher": "deltawire.producer.publisher",
     "Update": "deltawire.consumer.follower",
+    "check_origin": "deltawire.lineage.origin",
+    "fork": "deltawire.lineage.fork",
     "open_store": "deltawire.store",
+    "rollback": "deltawire.lineage.rollback",
 }
 
 __all__ = [  # noqa: PLE0604 - the names are strings, out of ruff's sight
@@ -45,6 +49,10 @@ if TYPE_CHECKING:
     from deltawire.consumer.follower import Update as Update
     from deltawire.errors import DeltawireError as DeltawireError
     from deltawire.limits import Limits as Limits
+    from deltawire.lineage.fork import Forked as Forked
+    from deltawire.lineage.fork import fork as fork
+    from deltawire.lineage.origin import check_origin as check_origin
+    from deltawire.lineage.rollback import rollback as rollback
     from deltawire.parts.writer import PartOptions as PartOptions
     from deltawire.producer.anchors import AnchorPolicy as AnchorPolicy
     from deltawire.producer.published import Published as Published

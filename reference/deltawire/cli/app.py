@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 import deltawire
-from deltawire.cli import demo, errors, following, looking, patching, publishing, verifying
+from deltawire.cli import demo, errors, following, lineage, looking, patching, publishing, verifying
 from deltawire.cli.group import CommandGroup
 from deltawire.cli.options import examples, help_of
 
@@ -71,6 +71,19 @@ _add(
     _STREAM,
     "deltawire materialize s3://models/run-7 latest ./model",
     "deltawire materialize ./stream 42 ./model-42",
+)
+_add(
+    lineage.rollback,
+    _STREAM,
+    "deltawire rollback s3://models/run-7 --to 41",
+    "deltawire rollback ./stream --to 41 -m reason=diverged",
+)
+_add(
+    lineage.fork,
+    _STREAM,
+    "deltawire fork s3://models/run-7@41 s3://models/run-8",
+    "deltawire fork ./stream@latest ./experiment",
+    "deltawire fork ./stream@latest ./experiment --verify",
 )
 _add(looking.log, _CHECK, "deltawire log s3://models/run-7", "deltawire log ./stream -n 100 --json")
 _add(looking.show, _CHECK, "deltawire show ./stream latest", "deltawire show s3://models/run-7 42 --all")

@@ -12,6 +12,7 @@ from deltawire.cli.streams import WhichVersion, open_reader, parse_version
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from deltawire.format.records import Origin
     from deltawire.inspecting.history import LogEntry, VersionDetail
     from deltawire.inspecting.tensor_changes import TensorChange
 
@@ -48,11 +49,24 @@ def log(
                 "created_at": stream.created_at,
                 "writers": stream.writers,
                 "features": list(stream.writer_features),
+                "origin": origin_members(stream.origin),
                 "versions": [log_members(entry) for entry in entries],
             }
         )
     else:
-        _print_log(entries)
+        _print_log(entries, stream.origin)
+
+
+def origin_members(origin: Origin | None) -> dict[str, Any] | None:
+    """Where a stream was forked from, as JSON; None if it was not."""
+    from msgspec import to_builtins  # noqa: PLC0415
+
+    return None if origin is None else dict(to_builtins(origin))
+
+
+def origin_text(origin: Origin) -> str:
+    """Where a stream was forked from, on one line."""
+    return f"version {origin.version} of {origin.url or f'stream {origin.stream_id}'}"
 
 
 def log_members(entry: LogEntry) -> dict[str, Any]:
@@ -73,6 +87,7 @@ def log_members(entry: LogEntry) -> dict[str, Any]:
             "state_bytes": entry.state_bytes,
             "bytes_per_changed": entry.bytes_per_changed,
             "times_smaller": entry.times_smaller,
+            "rollback_of": None if record.rollback_of is None else record.rollback_of.version,
             "epoch": record.epoch,
             "producer": f"{record.producer.name} {record.producer.version}",
             "metadata": record.metadata,
@@ -82,7 +97,7 @@ def log_members(entry: LogEntry) -> dict[str, Any]:
     return members
 
 
-def _print_log(entries: list[LogEntry]) -> None:
+def _print_log(entries: list[LogEntry], origin: Origin | None) -> None:
     from deltawire.cli import units  # noqa: PLC0415
     from deltawire.cli.output import Column, RunningTable, print_line  # noqa: PLC0415
 
@@ -113,7 +128,19 @@ def _print_log(entries: list[LogEntry]) -> None:
         if entry.error is not None:
             table.add(*cells, below=f"{entry.error.code}: {entry.error}", style="red")
         else:
-            table.add(*cells, below=short_metadata(entry.record.metadata if entry.record else {}))
+            table.add(*cells, below=_remarks(entry, origin))
+
+
+def _remarks(entry: LogEntry, origin: Origin | None) -> str:
+    """Where a version comes from, if not from training, and its metadata."""
+    if entry.record is None:
+        return ""
+    remarks = [short_metadata(entry.record.metadata)]
+    if entry.record.rollback_of is not None:
+        remarks.insert(0, f"rollback of version {entry.record.rollback_of.version}")
+    if entry.version == 0 and origin is not None:
+        remarks.insert(0, f"fork of {origin_text(origin)}")
+    return "; ".join(filter(None, remarks))
 
 
 def short_metadata(metadata: dict[str, Any]) -> str:
@@ -143,7 +170,9 @@ def show(
     from deltawire.inspecting.history import describe  # noqa: PLC0415
 
     with open_reader(url) as reader, progress(f"version {version}", None) as advance:
-        detail = describe(reader, parse_version(version), deadline=Deadline.after(timeout), advance=advance)
+        deadline = Deadline.after(timeout)
+        detail = describe(reader, parse_version(version), deadline=deadline, advance=advance)
+        origin = reader.stream(deadline).origin if detail.record.version == 0 else None
     if as_json:
         record = detail.record
         print_json(
@@ -151,13 +180,14 @@ def show(
             | {
                 "commit_id": record.commit_id,
                 "parent": None if record.parent is None else record.parent.version,
+                "origin": origin_members(origin),
                 "tensors": len(detail.table.tensors),
                 "files": [{"name": file.name, "bytes": file.bytes} for file in record.files],
                 "changes": [change_members(change) for change in detail.changes],
             }
         )
     else:
-        _print_detail(detail, every=every)
+        _print_detail(detail, origin, every=every)
 
 
 def shared(changes: tuple[TensorChange, ...]) -> str:
@@ -184,7 +214,7 @@ def change_members(change: TensorChange) -> dict[str, Any]:
     }
 
 
-def _print_detail(detail: VersionDetail, *, every: bool) -> None:
+def _print_detail(detail: VersionDetail, origin: Origin | None, *, every: bool) -> None:
     from deltawire.cli import units  # noqa: PLC0415
     from deltawire.cli.output import print_facts, print_line  # noqa: PLC0415
 
@@ -213,6 +243,10 @@ def _print_detail(detail: VersionDetail, *, every: bool) -> None:
         "stored": stored,
         "state digest": record.state_digest,
     }
+    if record.rollback_of is not None:
+        facts["rollback of"] = f"version {record.rollback_of.version}"
+    if origin is not None:
+        facts["fork of"] = origin_text(origin)
     if record.files:
         facts["files"] = ", ".join(file.name for file in record.files)
     if record.metadata:

@@ -30,6 +30,11 @@ ARROW_TYPE = "application/vnd.apache.arrow.file"
 SAFETENSORS_TYPE = "application/vnd.safetensors"
 BINARY_TYPE = "application/octet-stream"
 
+PlainUrl = Annotated[
+    str, Meta(pattern=r"^[A-Za-z][A-Za-z0-9+.-]*://[^/?#@\s]*(/[^?#\s]*)?\Z", min_length=1, max_length=2000)
+]
+"""A URL without anything that could be a secret: no user, no query, no fragment. FRK-2"""
+
 
 class Record(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What every piece of a record shares: immutable, keyword-only, absent members left out."""
@@ -124,16 +129,37 @@ class Envelope(Record, frozen=True, kw_only=True):
     metadata: dict[str, Any]
 
 
+class Origin(Record, frozen=True, kw_only=True):
+    """The version of another stream that version 0 of a fork is (FRK-1)."""
+
+    stream_id: Uuid
+    version: Version
+    digest: Sha256
+    """sha256 of the exact bytes of that version's record."""
+    state_digest: Hex64
+    url: PlainUrl | None = None
+    """Where that stream was; for people."""
+
+
 class StreamRecord(Envelope, frozen=True, kw_only=True):
     """``stream.json``: what this prefix is (STR-1)."""
 
     kind: Literal["stream"]
     writers: Literal["many", "single"]
     """``single``: the store cannot arbitrate between writers, so there is only ever one (STR-3)."""
+    origin: Origin | None = None
+    """What the stream was forked from, if it is a fork."""
 
 
 class Parent(Record, frozen=True, kw_only=True):
     """The version before, by the exact bytes of its record."""
+
+    version: Version
+    digest: Sha256
+
+
+class RollbackOf(Record, frozen=True, kw_only=True):
+    """The earlier version whose state a rollback brings back, by the exact bytes of its record (RBK-1)."""
 
     version: Version
     digest: Sha256
@@ -150,6 +176,7 @@ class VersionRecord(Envelope, frozen=True, kw_only=True):
     delta: Delta | None = None
     snapshot: Snapshot | None = None
     files: tuple[File, ...] = ()
+    rollback_of: RollbackOf | None = None
 
 
 class AnchorRecord(Envelope, frozen=True, kw_only=True):
@@ -223,6 +250,10 @@ def _check_version(record: VersionRecord, *, what: str, limits: Limits) -> None:
         raise MalformedRecordError(f"{what}: its parent is version {record.parent.version}")  # VSN-3
     if record.version == 0 and record.snapshot is None:
         raise MalformedRecordError(f"{what} has no parent to be a delta of")
+    if record.rollback_of is not None and record.rollback_of.version >= record.version:
+        raise MalformedRecordError(
+            f"{what} goes back to version {record.rollback_of.version}, which is no older"
+        )  # RBK-1
     if record.snapshot is not None:
         _check_snapshot(record.snapshot, what=what, limits=limits)
     if record.delta is not None:

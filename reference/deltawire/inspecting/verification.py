@@ -26,7 +26,7 @@ from deltawire.format.tensors import TensorTable
 from deltawire.inspecting.history import Advance, no_progress
 from deltawire.inspecting.stored_content import StoredContent
 from deltawire.limits import DEFAULT_LIMITS, Limits
-from deltawire.reading.stream import Committed, StreamReader, check_anchor, check_chain
+from deltawire.reading.stream import Committed, StreamReader, check_anchor, check_chain, check_rollback
 from deltawire.reading.transfer import Transfer
 from deltawire.store.base import Store
 from deltawire.targets.arrays import ArraysTarget
@@ -162,6 +162,9 @@ class _Verification:
             self._versions[number] = version
             with self._noting(key):
                 check_chain([self._versions[number - 1], version] if number - 1 in self._versions else [version])
+                origin = version.record.rollback_of
+                if origin is not None and origin.version in self._versions:
+                    check_rollback(version.record, self._versions[origin.version])
         there = set(numbers)
         for number in numbers[1:]:
             if number - 1 not in there:  # versions have no holes. VSN-2

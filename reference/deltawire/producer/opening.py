@@ -77,6 +77,7 @@ def open_line(
         StoreUnfitError: the store cannot arbitrate between writers, and no single writer was declared.
         InvalidArgumentError: the stream was created otherwise than asked for.
         UnsupportedFeatureError: it needs a writer feature that is not implemented here.
+        VersionNotFoundError: it is a fork that was not finished.
     """
     arbitrates = store.guarantees.conditional_create
     if not arbitrates and not single_writer:
@@ -88,7 +89,7 @@ def open_line(
             stream = reader.stream(deadline)
         except StreamNotFoundError:
             if not single_writer:
-                transfer.call(deadline, lambda: _check_arbitration(store))
+                transfer.call(deadline, lambda: check_arbitration(store))
             # Whoever loses this race reads the winner's record and goes on with it. OPN-2
             data = _stream_record(absolute=absolute, single_writer=single_writer)
             transfer.call(deadline, lambda: create_record(store, keys.STREAM, data, deadline=deadline))
@@ -97,13 +98,17 @@ def open_line(
         try:
             reader.latest(deadline)
         except VersionNotFoundError:
+            if stream.origin is not None:  # FRK-8
+                raise VersionNotFoundError(
+                    "the stream is a fork whose version 0 is not there yet", hint="fork again: that finishes it"
+                ) from None
             return Line(stream)
         return _resume(store, reader, stream, limits=limits, workers=workers, deadline=deadline)
     finally:
         transfer.close()
 
 
-def _check_arbitration(store: Store) -> None:
+def check_arbitration(store: Store) -> None:
     """Try once what every commit rests on: some servers take a conditional create and ignore the condition. OPN-6
 
     Raises:

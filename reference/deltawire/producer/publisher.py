@@ -184,7 +184,7 @@ class Publisher:
         source = open_source(state, dtypes=dtypes or {}, limits=self._limits)
         table = self._table_of(source)
         kept = self._files_for(state, files)
-        _check_metadata(metadata, self._limits)
+        check_metadata(metadata, self._limits)
         try:
             return self._publish(source, table, kept, metadata, deadline)
         except (ConflictError, FencedError, OutcomeUnknownError, SourceChangedError) as error:
@@ -245,6 +245,7 @@ class Publisher:
             delta=contents.delta,
             snapshot=contents.snapshot,
             files=self._store_files(files, deadline),
+            rollback_of=source.rollback_of,
         )
         committing = time.perf_counter()
         committed = self._commit(record, deadline)
@@ -359,7 +360,8 @@ class Publisher:
         return HeadRecord(**head, version=record.version, anchor=self._line.anchor)
 
 
-def _check_metadata(metadata: Mapping[str, Any] | None, limits: Limits) -> None:
+def check_metadata(metadata: Mapping[str, Any] | None, limits: Limits) -> None:
+    """Refuse metadata that is not JSON or too large. Raises InvalidArgumentError, LimitExceededError."""
     if not _has_names(metadata or {}):
         raise InvalidArgumentError("metadata is not JSON: the members of an object are named by strings")
     try:

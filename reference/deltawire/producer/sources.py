@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from deltawire.errors import InvalidStateError, MissingDependencyError
 from deltawire.format.dtypes import Bits, dtype_of
+from deltawire.format.records import RollbackOf
 from deltawire.limits import Limits
 from deltawire.snapshots.header import Entry
 from deltawire.snapshots.mapping import MappedFile
@@ -32,6 +33,9 @@ NUMPY_NAMES = {
 
 class Source(ABC):
     """A model state as names, dtypes, shapes and bits; bits are made for one tensor at a time."""
+
+    rollback_of: RollbackOf | None = None
+    """The earlier version of the same stream that this state is, if publishing it is a rollback."""
 
     @property
     @abstractmethod

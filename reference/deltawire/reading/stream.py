@@ -283,6 +283,9 @@ def check_ours(record: VersionRecord | AnchorRecord, stream: StreamRecord, key: 
         raise WrongStreamError(f"{key} belongs to stream {record.stream_id}, not {stream.stream_id}")
     if record.version != number:
         raise BrokenChainError(f"{key} is the record of version {record.version}")
+    origin = stream.origin if number == 0 else None
+    if origin is not None and record.state_digest != origin.state_digest:
+        raise BrokenChainError(f"{key} does not hold the state that the stream was forked from")  # FRK-7
 
 
 def _own_edge(committed: Committed) -> Edge:
@@ -294,7 +297,12 @@ def _own_edge(committed: Committed) -> Edge:
 
 
 def check_chain(chain: list[Committed]) -> None:
-    """Each record must follow from the one before. CHN-1 to CHN-4. Raises BrokenChainError."""
+    """Each record must follow from the one before. CHN-1 to CHN-4, CHN-6. Raises BrokenChainError."""
+    on_the_way = {committed.record.version: committed for committed in chain}
+    for committed in chain:
+        origin = committed.record.rollback_of
+        if origin is not None and origin.version in on_the_way:
+            check_rollback(committed.record, on_the_way[origin.version])
     for before, after in itertools.pairwise(chain):
         old, new = before.record, after.record
         what = f"version {new.version}"
@@ -309,6 +317,16 @@ def check_chain(chain: list[Committed]) -> None:
         change = int(new.delta.digest_after, 16) - int(new.delta.digest_before, 16)
         if (int(old.state_digest, 16) + change) % (1 << 64) != int(new.state_digest, 16):
             raise BrokenChainError(f"{what}: its state digest does not follow from its parent's and its delta's")
+
+
+def check_rollback(record: VersionRecord, earlier: Committed) -> None:
+    """A rollback must have the state of the very version that it names. CHN-6. Raises BrokenChainError."""
+    assert record.rollback_of is not None  # noqa: S101 - the caller found the version by it
+    what = f"version {record.version} is a rollback of version {earlier.record.version}"
+    if record.rollback_of.digest != earlier.digest:
+        raise BrokenChainError(f"{what}, but not of the one that is here")
+    if record.state_digest != earlier.record.state_digest:
+        raise BrokenChainError(f"{what}, but does not have its state")
 
 
 def check_anchor(anchor: AnchorRecord, version: Committed) -> None:

@@ -119,6 +119,20 @@ class Store(ABC):
     def delete(self, key: str) -> None:
         """Remove an object; one that is not there is no error."""
 
+    def copy_from(self, source: Store, source_key: str, key: str) -> bool:
+        """Make a large object a copy of one in ``source`` without its bytes passing through here. STO-26
+
+        The copy is an object of its own: what happens to the other later does not show in it. Overwrites, as
+        ``put_stream`` does, and is visible only when complete.
+
+        Returns:
+            Whether that was done; False if this binding cannot, or not from there, and nothing was written.
+
+        Raises:
+            ObjectNotFoundError: there is nothing to copy.
+        """
+        return False
+
     def close(self) -> None:  # noqa: B027 - most bindings hold nothing
         """Release connections."""
 

@@ -28,8 +28,10 @@ from deltawire.errors import (
 from deltawire.store.arguments import check_prefix, check_range
 from deltawire.store.base import Bytes, Guarantees, ObjectInfo, PutMode, Store, StoredObject, check_key
 from deltawire.store.posix_files import (
+    NO_HARD_LINKS,
     Temporary,
     folder_lock,
+    linked,
     remove_empty,
     remove_if_bare,
     sync_folder,
@@ -38,7 +40,6 @@ from deltawire.store.posix_files import (
 
 MAX_SEGMENT_BYTES = 255
 """The longest file name that common file systems hold."""
-_NO_HARD_LINKS = {errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EXDEV, errno.EMLINK}
 _NO_LOCKS = {errno.ENOLCK, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS}
 _DENIED = {errno.EACCES, errno.EPERM, errno.EROFS}
 
@@ -139,6 +140,20 @@ class LocalStore(Store):
                 sync_folder(path.parent)
         return size
 
+    def copy_from(self, source: Store, source_key: str, key: str) -> bool:
+        """See ``Store.copy_from``. A hard link: files here are replaced and unlinked, but never changed."""
+        if not isinstance(source, LocalStore):
+            return False
+        path, existing = self._path(key), source._path(source_key)  # noqa: SLF001 - of the same class
+        with _reading(source_key):
+            if not existing.is_file():
+                raise ObjectNotFoundError(f"{source_key} does not exist")
+        with _writing(key):
+            if not linked(existing, path):
+                return False
+            sync_folder(path.parent)
+        return True
+
     def delete(self, key: str) -> None:
         """See ``Store.delete``. Folders left empty are removed as well."""
         path = self._path(key)
@@ -190,7 +205,7 @@ def _link(new: Temporary, path: Path, key: str) -> None:
             raise InvalidKeyError(f"{key} is the beginning of other keys") from error
         raise ObjectExistsError(f"{key} exists") from error
     except OSError as error:
-        if error.errno in _NO_HARD_LINKS:
+        if error.errno in NO_HARD_LINKS:
             raise StoreUnfitError(f"the file system of {path.parent} has no hard links") from error
         raise
 

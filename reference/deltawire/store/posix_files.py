@@ -5,6 +5,7 @@ Names made here start with a dot, so they are never keys (KEY-1).
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import time
@@ -21,6 +22,8 @@ LOCK_NAME = ".lock"
 TEMPORARY_PREFIX = ".tmp-"
 _ATTEMPTS = 100  # a folder, or a lock, may be removed by a concurrent delete just after it was made
 _LOCK_SECONDS = 60.0
+NO_HARD_LINKS = {errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EXDEV, errno.EMLINK}
+"""What a file system without hard links answers, or one that allows none between two places."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +50,20 @@ def temporary(folder: Path) -> Iterator[Temporary]:
             opened.file.close()
         with suppress(OSError):
             opened.path.unlink(missing_ok=True)
+
+
+def linked(existing: Path, path: Path) -> bool:
+    """Give a file a second name, in place of what ``path`` was; False where the file system or its owner forbids it."""
+    with temporary(path.parent) as new:
+        new.path.unlink()
+        try:
+            new.path.hardlink_to(existing)
+        except OSError as error:
+            if error.errno in NO_HARD_LINKS:
+                return False
+            raise
+        new.path.replace(path)  # does nothing if both are one file already; then the other name goes
+    return True
 
 
 def sync_folder(folder: Path) -> None:

@@ -153,6 +153,23 @@ class S3Store(Store):
             upload.finish()
         return upload.bytes
 
+    def copy_from(self, source: Store, source_key: str, key: str) -> bool:
+        """See ``Store.copy_from``. The server copies, within one endpoint that is reached in the same way."""
+        if not isinstance(source, S3Store) or not self._location.same_server(source._location):  # noqa: SLF001 - of the same class
+            return False
+        size = source.head(source_key).bytes
+        bucket, name = source._location.bucket, source._name(source_key)  # noqa: SLF001
+        try:
+            with S3Upload(self._client, self._name(key), part_bytes=self._part_bytes) as upload:
+                upload.copy(bucket, name, size)
+        except StoreError as error:
+            failure = error.__cause__
+            # one that may read here and write there need not be allowed to copy, and not every server can
+            if isinstance(failure, S3Failure) and not (failure.transient or failure.no_bucket):
+                return False
+            raise
+        return True
+
     def delete(self, key: str) -> None:
         """See ``Store.delete``."""
         name = self._name(key)

@@ -32,6 +32,11 @@ class S3Location:
     addressing_style: AddressingStyle
     anon: bool
 
+    def same_server(self, other: S3Location) -> bool:
+        """Whether both are reached as the same user of the same server."""
+        mine = (self.endpoint_url, self.region, self.profile, self.anon)
+        return mine == (other.endpoint_url, other.region, other.profile, other.anon)
+
 
 def s3_location(url: str) -> S3Location:
     """Parse ``s3://BUCKET/PREFIX``, with any of the options as a query, such as ``?region=eu-west-1``.

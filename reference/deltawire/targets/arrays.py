@@ -57,12 +57,14 @@ class ArraysTarget(Target):
     """Arrays by name. Given ones are changed in place; otherwise they are made when the first state arrives.
 
     A snapshot that would overwrite something goes through a temporary file first, so that no second copy of the model
-    is in memory and the old contents stay until the new ones are verified.
+    is in memory and the old contents stay until the new ones are verified. With ``spool`` the first state lies in such
+    a file too, and stays there.
     """
 
-    def __init__(self, arrays: Mapping[str, Array] | None = None) -> None:
+    def __init__(self, arrays: Mapping[str, Array] | None = None, *, spool: bool = False) -> None:
         self._held: Held | None = None
         self._given = arrays
+        self._spool = spool
         self._arrays: dict[str, Array] = {}
         self._bits: dict[str, NumpyBits] = {}
         self._incoming: dict[str, NumpyBits] | None = None
@@ -84,7 +86,7 @@ class ArraysTarget(Target):
         self._selected = tuple(selected)
         if self._given is not None:
             _check_given(self._given, table, selected)
-        if self._given is None and self._held is None:
+        if self._given is None and self._held is None and not self._spool:
             self._incoming = {tensor.name: NumpyBits(_in_memory(tensor)) for tensor in selected}
         else:
             self._incoming = spooled(selected)

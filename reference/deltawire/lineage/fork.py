@@ -1,0 +1,282 @@
+"""Forking: a new stream that begins with a version of another one (SPEC.md section 11.11)."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from os import PathLike
+from typing import Any, Literal, TypeVar
+
+from deltawire.deadline import Deadline
+from deltawire.errors import (
+    ConflictError,
+    DeltawireError,
+    InvalidArgumentError,
+    ObjectExistsError,
+    StateMismatchError,
+    StoreUnfitError,
+    StreamNotFoundError,
+    VersionNotFoundError,
+)
+from deltawire.format import features, keys, records
+from deltawire.format.records import File, HeadRecord, Origin, Snapshot, StreamRecord, VersionRecord
+from deltawire.format.strict_json import sha256
+from deltawire.format.tensors import TensorTable
+from deltawire.inspecting.history import Advance, no_progress
+from deltawire.limits import DEFAULT_LIMITS, Limits
+from deltawire.lineage.copying import can_be_copied, copy_snapshot
+from deltawire.lineage.origin import plain_url
+from deltawire.lineage.spooled import read_files, spool_version
+from deltawire.producer.base import BaseState
+from deltawire.producer.commit import Outcome, create_record
+from deltawire.producer.hints import write_head
+from deltawire.producer.opening import check_arbitration, envelope
+from deltawire.producer.publisher import check_metadata
+from deltawire.reading.stream import Committed, StreamReader, check_anchor
+from deltawire.reading.transfer import Transfer
+from deltawire.snapshots.writer import describe_file, write_snapshot
+from deltawire.store import open_store
+from deltawire.store.base import Store
+
+T = TypeVar("T")
+How = Literal["copied", "streamed", "rebuilt"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Forked:
+    """A new stream is there, with its version 0."""
+
+    stream_id: str
+    origin: Origin
+    record: VersionRecord = field(repr=False)
+    """Of version 0."""
+    how: How
+    """``copied`` by the store itself, ``streamed`` through here, at least in part, or ``rebuilt`` from deltas."""
+    data_bytes: int
+    """Size of the shards of version 0."""
+    copied_bytes: int
+    """Bytes that the store copied by itself."""
+    written_bytes: int
+    """Bytes of data that were sent from here."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Data:
+    snapshot: Snapshot
+    how: How
+    copied: int
+    written: int
+
+
+def fork(
+    source: str | PathLike[str] | Store,
+    destination: str | PathLike[str] | Store,
+    *,
+    version: int | None = None,
+    metadata: Mapping[str, Any] | None = None,
+    single_writer: bool = False,
+    shard_bytes: int = 4 << 30,
+    limits: Limits = DEFAULT_LIMITS,
+    timeout: float | None = None,
+    advance: Advance = no_progress,
+) -> Forked:
+    """Make a new stream whose version 0 is a version of ``source``. FRK-1 to FRK-8
+
+    If the version has a snapshot, its files are taken over as they are, copied by the store itself where both streams
+    are in one; otherwise the state is rebuilt in a temporary file and written as a new snapshot.
+
+    A fork that was interrupted leaves no stream, or one without versions, which the same fork finishes.
+
+    Args:
+        source: URL or store of the stream to fork.
+        destination: URL or store of a place without a stream.
+        version: which version; None for the newest.
+        metadata: anything JSON for version 0; None repeats what the version says.
+        single_writer: declare that nobody else ever writes to the new stream.
+        shard_bytes: about how large a snapshot's files become, if it must be written anew.
+        limits: what to refuse.
+        timeout: seconds until giving up.
+        advance: told of the bytes copied; called from several threads.
+
+    Raises:
+        PathError: there is no such stream or version, or nothing leads to it.
+        InvalidArgumentError: there is a stream at the destination already.
+        ConflictError: one came into being meanwhile.
+        OutcomeUnknownError: the fork may or may not be complete; the same fork finishes it, or says that it is there.
+        IntegrityError, FormatError, StoreError, DeadlineExceededError: there is no new version 0.
+    """
+    check_metadata(metadata, limits)
+    stores = [place if isinstance(place, Store) else open_store(place) for place in (source, destination)]
+    transfers = [Transfer(store, limits=limits, workers=4) for store in stores]
+    try:
+        forking = _Forking(*transfers, deadline=Deadline.after(timeout), advance=advance)
+        return forking.run(version, metadata, single_writer=single_writer, shard_bytes=shard_bytes)
+    finally:
+        for transfer, store, place in zip(transfers, stores, (source, destination), strict=True):
+            transfer.close()
+            if store is not place:
+                store.close()
+
+
+class _Forking:
+    def __init__(self, source: Transfer, destination: Transfer, *, deadline: Deadline, advance: Advance) -> None:
+        self._source = StreamReader(source)
+        self._destination = StreamReader(destination)
+        self._store = destination.store
+        self._limits = source.limits
+        self._deadline = deadline
+        self._advance = advance
+
+    def run(
+        self, version: int | None, metadata: Mapping[str, Any] | None, *, single_writer: bool, shard_bytes: int
+    ) -> Forked:
+        deadline = self._deadline
+        number = self._source.latest(deadline) if version is None else version
+        committed = self._source.version(number, deadline)
+        record = committed.record
+        inherited = self._source.stream(deadline).writer_features
+        features.check_features(inherited, features.WRITER_FEATURES, role="writer")  # VER-3
+        origin = Origin(
+            stream_id=record.stream_id,
+            version=number,
+            digest=committed.digest,
+            state_digest=record.state_digest,
+            url=plain_url(self._source.transfer.store.url),
+        )
+        if not self._store.guarantees.conditional_create and not single_writer:  # OPN-1
+            raise StoreUnfitError(f"{self._store.url} cannot arbitrate between writers; declare a single writer")
+        begun = self._begun(origin)
+        if begun is None and not single_writer:
+            self._call(lambda: check_arbitration(self._store))  # OPN-6
+        stream = begun or StreamRecord(
+            **envelope(str(uuid.uuid4()), "stream", epoch=0, writer_features=inherited),
+            writers="single" if single_writer else "many",
+            origin=origin,
+        )
+        table = self._source.table(committed, deadline)
+        head = envelope(
+            stream.stream_id,
+            "version",
+            epoch=0,
+            writer_features=stream.writer_features,
+            metadata=dict(record.metadata if metadata is None else metadata),
+        )
+        files = read_files(self._source, committed, deadline)
+        prefix = keys.data_prefix(0, head["commit_id"])
+        data = self._store_data(committed, table, files, prefix=prefix, shard_bytes=shard_bytes)
+        self._put_once(table.descriptor.key, table.data)
+        first = VersionRecord(
+            **head,
+            version=0,
+            tensors=table.descriptor,
+            state_digest=record.state_digest,
+            snapshot=data.snapshot,
+            files=self._store_files(files),
+        )
+        encoded, key = records.encode(first), keys.version_key(0)
+        records.decode(encoded, VersionRecord, what=key, limits=self._limits)  # LIM-4
+        # Only now, when all else is durable: a stream, and at once its version. FRK-5, FRK-6
+        if begun is None:
+            self._create(keys.STREAM, records.encode(stream))
+        self._create(key, encoded)
+        self._write_head(stream)
+        return Forked(
+            stream_id=stream.stream_id,
+            origin=origin,
+            record=first,
+            how=data.how,
+            data_bytes=sum(shard.bytes for shard in data.snapshot.shards),
+            copied_bytes=data.copied,
+            written_bytes=data.written,
+        )
+
+    def _begun(self, origin: Origin) -> StreamRecord | None:
+        """The stream record of the same fork if it was begun and not finished; None if nothing is there. FRK-3"""
+        where = self._store.url
+        try:
+            stream = self._destination.stream(self._deadline)
+        except StreamNotFoundError:
+            if self._destination.numbers(keys.VERSIONS, self._deadline):
+                raise InvalidArgumentError(f"there are versions, but no stream, at {where}; fork elsewhere") from None
+            return None
+        found = stream.origin
+        if found is None or (found.stream_id, found.digest) != (origin.stream_id, origin.digest):
+            raise InvalidArgumentError(f"there is a stream at {where} already; fork to another place")
+        try:
+            self._destination.latest(self._deadline)
+        except VersionNotFoundError:
+            return stream
+        raise InvalidArgumentError(f"this very fork is at {where} already")
+
+    def _store_data(
+        self, committed: Committed, table: TensorTable, files: dict[str, bytes], *, prefix: str, shard_bytes: int
+    ) -> _Data:
+        snapshot = committed.record.snapshot or self._anchored(committed)
+        complete = snapshot is not None and snapshot.shards[-1].last_tensor == len(table.tensors) - 1
+        if snapshot is not None and complete and can_be_copied(snapshot):
+            copied = copy_snapshot(
+                self._source.transfer,
+                self._store,
+                snapshot,
+                prefix=prefix,
+                deadline=self._deadline,
+                advance=self._advance,
+            )
+            return _Data(copied.snapshot, "streamed" if copied.through else "copied", copied.by_store, copied.through)
+        spooled = spool_version(self._source, committed.record.version, self._deadline)
+        if spooled.committed.digest != committed.digest:
+            raise ConflictError(f"version {committed.record.version} was replaced while it was read")
+        state = BaseState(table, spooled.bits)
+        if f"{state.digest:016x}" != committed.record.state_digest:
+            raise StateMismatchError(f"version {committed.record.version} was not rebuilt as it was")
+        written = self._call(
+            lambda: write_snapshot(
+                self._store, table, state.read, state.digests, prefix=prefix, shard_bytes=shard_bytes, files=files
+            )
+        )
+        size = sum(shard.bytes for shard in written.shards)
+        self._advance(size)
+        return _Data(written, "rebuilt", 0, size)
+
+    def _anchored(self, committed: Committed) -> Snapshot | None:
+        """The snapshot of the version's anchor, if it has one that is any good. PLN-4, ANC-2"""
+        try:
+            anchor = self._source.anchor(committed.record.version, self._deadline)
+            check_anchor(anchor, committed)
+        except DeltawireError as error:
+            if error.retryable:
+                raise
+            return None
+        return anchor.snapshot
+
+    def _store_files(self, files: dict[str, bytes]) -> tuple[File, ...]:
+        described = tuple(describe_file(name, data, key=keys.file_key(sha256(data))) for name, data in files.items())
+        for file in described:
+            self._put_once(file.key, files[file.name])
+        return described
+
+    def _put_once(self, key: str, data: bytes) -> None:
+        def put() -> None:
+            with suppress(ObjectExistsError):  # content-addressed: it holds the same bytes. KEY-3
+                self._store.put(key, data, mode="create")
+
+        self._call(put)
+
+    def _create(self, key: str, data: bytes) -> None:
+        self._deadline.remaining()
+        if create_record(self._store, key, data, deadline=self._deadline) is Outcome.LOST:
+            raise ConflictError(
+                f"{key} was created at {self._store.url} by another writer meanwhile", hint="fork to another place"
+            )
+
+    def _write_head(self, stream: StreamRecord) -> None:
+        head = envelope(stream.stream_id, "head", epoch=0, writer_features=stream.writer_features)
+        # The fork is complete, so that no failure of the hint may be seen. HED-3
+        with suppress(Exception):
+            record = HeadRecord(**head, version=0, anchor=0)
+            self._call(lambda: write_head(self._store, record, limits=self._limits))
+
+    def _call(self, work: Callable[[], T]) -> T:
+        return self._destination.transfer.call(self._deadline, work)

@@ -1,0 +1,80 @@
+"""Going back: an earlier version's state as the next version (SPEC.md section 11.10)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from os import PathLike
+from typing import Any
+
+from deltawire.deadline import Deadline
+from deltawire.limits import DEFAULT_LIMITS, Limits
+from deltawire.lineage.spooled import EarlierState, read_files, spool_version
+from deltawire.parts.writer import PartOptions
+from deltawire.producer.anchors import NEVER
+from deltawire.producer.published import Published
+from deltawire.producer.publisher import Publisher
+from deltawire.reading.stream import StreamReader
+from deltawire.reading.transfer import Transfer
+from deltawire.store import open_store
+from deltawire.store.base import Store
+
+
+def rollback(
+    store: str | PathLike[str] | Store,
+    *,
+    to: int,
+    metadata: Mapping[str, Any] | None = None,
+    single_writer: bool = False,
+    parts: PartOptions | None = None,
+    shard_bytes: int = 4 << 30,
+    limits: Limits = DEFAULT_LIMITS,
+    timeout: float | None = None,
+) -> Published:
+    """Commit the state and the auxiliary files of version ``to`` as the next version. RBK-1 to RBK-6
+
+    Everything comes from the store. The newest version is held in memory, the state to go back to in a temporary file.
+    A trainer that holds the line must open it again afterwards.
+
+    Args:
+        store: URL or store of the stream.
+        to: the version to go back to.
+        metadata: anything JSON; None repeats what that version says.
+        single_writer: declare that nobody else writes; needed on stores that cannot arbitrate.
+        parts: sizes and compression of parts.
+        shard_bytes: about how large a snapshot's files become, where the tensor table differs.
+        limits: what to refuse.
+        timeout: seconds until giving up.
+
+    Raises:
+        PathError: there is no such stream or version, or nothing leads to it; nothing was written.
+        CommitError: another writer has the line, or it is not known whether the version is committed.
+        IntegrityError, FormatError, StoreError, DeadlineExceededError: nothing was committed.
+    """
+    deadline = Deadline.after(timeout)
+    opened = store if isinstance(store, Store) else open_store(store)
+    transfer = Transfer(opened, limits=limits)
+    try:
+        # First, and apart from opening the line for writing: whatever is wrong with it leaves no trace. RBK-2
+        reader = StreamReader(transfer)
+        state = spool_version(reader, to, deadline)
+        files = read_files(reader, state.committed, deadline)
+        record = state.committed.record
+        with Publisher(
+            opened,
+            anchors=NEVER,
+            single_writer=single_writer,
+            parts=parts,
+            shard_bytes=shard_bytes,
+            limits=limits,
+            timeout=deadline.remaining(),
+        ) as publisher:
+            return publisher.publish(
+                EarlierState(state),
+                metadata=record.metadata if metadata is None else metadata,
+                files=files,
+                timeout=deadline.remaining(),
+            )
+    finally:
+        transfer.close()
+        if opened is not store:
+            opened.close()

@@ -1,0 +1,77 @@
+"""The state of one version, rebuilt from the store alone and kept on disk."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from deltawire.consumer.follower import Follower
+from deltawire.deadline import Deadline
+from deltawire.format.dtypes import Bits
+from deltawire.format.records import RollbackOf
+from deltawire.format.tensors import TensorTable
+from deltawire.producer.sources import Source
+from deltawire.reading.stream import Committed, StreamReader
+from deltawire.targets.arrays import ArraysTarget
+
+
+@dataclass(frozen=True, kw_only=True)
+class SpooledState:
+    """A version's state, verified in full, in a temporary file that has no name."""
+
+    committed: Committed
+    table: TensorTable
+    bits: list[Bits] = field(repr=False)
+    """Flat bits of each tensor by ordinal, mapped from the file."""
+    steps: tuple[str, ...]
+    """What was taken on the way: ``anchor``, ``snapshot`` or ``delta`` each."""
+
+
+def spool_version(reader: StreamReader, number: int, deadline: Deadline) -> SpooledState:
+    """Rebuild a version from the cheapest snapshot and the deltas after it; no copy of the model is in memory.
+
+    Raises:
+        VersionNotFoundError, PathLostError: there is no such version, or nothing leads to it.
+        IntegrityError, FormatError: something in the store is not right.
+    """
+    target = ArraysTarget(spool=True)
+    transfer = reader.transfer
+    with Follower(transfer.store, target, limits=transfer.limits) as follower:
+        update = follower.poll(to=number, timeout=deadline.remaining())
+        follower.verify()
+    held = target.held
+    assert update is not None  # noqa: S101 - the target held nothing
+    assert held is not None  # noqa: S101 - poll succeeded
+    return SpooledState(
+        committed=held.committed,
+        table=held.table,
+        bits=[target.bits(tensor).flat for tensor in held.table.tensors],
+        steps=update.steps,
+    )
+
+
+def read_files(reader: StreamReader, version: Committed, deadline: Deadline) -> dict[str, bytes]:
+    """A version's auxiliary files by name, checked. DSC-3"""
+    limit = reader.transfer.limits.file_bytes
+    return {
+        file.name: reader.transfer.read_object(file, max_bytes=limit, deadline=deadline)
+        for file in version.record.files
+    }
+
+
+class EarlierState(Source):
+    """The state of an earlier version, to be published again."""
+
+    def __init__(self, state: SpooledState) -> None:
+        self._state = state
+        self.rollback_of = RollbackOf(version=state.committed.record.version, digest=state.committed.digest)
+
+    @property
+    def entries(self) -> tuple[tuple[str, str, tuple[int, ...]], ...]:
+        return tuple((tensor.name, tensor.dtype.name, tensor.shape) for tensor in self._state.table.tensors)
+
+    @property
+    def aliases(self) -> dict[str, str]:
+        return self._state.table.aliases
+
+    def bits(self, name: str) -> Bits:
+        return self._state.bits[self._state.table.by_name[name].ordinal]
