@@ -12,7 +12,8 @@ import numpy as np
 import pytest
 from safetensors.numpy import save
 
-from deltawire import AnchorPolicy, Publisher
+from deltawire import AnchorPolicy, Publisher, fork, rollback
+from deltawire.format.keys import version_key
 from deltawire.patches.writing import write_patch
 from deltawire.store.memory import MemoryStore
 
@@ -39,6 +40,9 @@ def published(tmp_path_factory: pytest.TempPathFactory) -> list[tuple[str, bytes
         publisher.wait_for_anchor()
         publisher.publish({"new": np.ones(3, np.float16)}, files={})
         assert publisher.anchor_error is None
+    rollback(store, to=1)
+    forked = MemoryStore(f"spec/{uuid.uuid4().hex}")
+    fork(store, forked, version=2)
     kinds = {"versions": "version", "anchors": "anchor", "tensors": "tensor_table"}
     found = []
     for info in store.list(""):
@@ -46,6 +50,8 @@ def published(tmp_path_factory: pytest.TempPathFactory) -> list[tuple[str, bytes
         kind = kinds.get(folder) or {"stream.json": "stream", "head.json": "head"}.get(folder)
         if kind is not None:
             found.append((kind, store.get(info.key, max_bytes=info.bytes).data))
+    for key, kind in (("stream.json", "stream"), (version_key(0), "version")):
+        found.append((kind, forked.get(key, max_bytes=1 << 20).data))
     found.append(("patch", _patch(tmp_path_factory.mktemp("patch"))))
     assert {kind for kind, _ in found} == {"stream", "version", "anchor", "tensor_table", "head", "patch"}
     return found
@@ -69,7 +75,8 @@ def samples(published: list[tuple[str, bytes]]) -> list[tuple[str, dict[str, Any
     seen, found = set(), []
     for kind, data in published:
         value = json.loads(data)
-        shape = (kind, "delta" in value, value.get("delta", {}).get("parts", [None])[:1] == [])
+        empty = value.get("delta", {}).get("parts", [None])[:1] == []
+        shape = (kind, "delta" in value, empty, "origin" in value, "rollback_of" in value)
         if shape not in seen:
             seen.add(shape)
             found.append((kind, value))

@@ -21,6 +21,8 @@ SHAPES: dict[str, tuple[type[msgspec.Struct], str, tuple[str, ...]]] = {
     "producer": (records.Producer, COMMON + "producer", ("producer",)),
     "descriptor": (records.Descriptor, COMMON + "descriptor", ("descriptor",)),
     "parent": (records.Parent, COMMON + "parent", ("parent",)),
+    "rollback_of": (records.RollbackOf, COMMON + "rollback_of", ("rollback_of",)),
+    "origin": (records.Origin, COMMON + "origin", ("origin",)),
     "delta": (records.Delta, COMMON + "delta", ("delta",)),
     "part": (records.Part, COMMON + "part", ("descriptor", "part")),
     "batch": (records.Batch, COMMON + "batch", ("batch",)),

@@ -137,8 +137,8 @@ class Origin(Record, frozen=True, kw_only=True):
     digest: Sha256
     """sha256 of the exact bytes of that version's record."""
     state_digest: Hex64
-    url: PlainUrl | None = None
-    """Where that stream was; for people."""
+    url: PlainUrl = ""
+    """Where that stream was, for people; empty if the record does not say."""
 
 
 class StreamRecord(Envelope, frozen=True, kw_only=True):

@@ -16,11 +16,11 @@ from deltawire.store.base import Store
 _PLAIN = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://[^/?#@\s]*(/[^?#\s]*)?")
 
 
-def plain_url(url: str) -> str | None:
-    """A store's URL without user, query and fragment, which may hold secrets; None if nothing fit is left. FRK-2"""
+def plain_url(url: str) -> str:
+    """A store's URL without user, query and fragment, which may hold secrets; empty if nothing fit is left. FRK-2"""
     parts = urlsplit(url)
     plain = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
-    return plain if _PLAIN.fullmatch(plain) and len(plain) <= 2000 else None
+    return plain if _PLAIN.fullmatch(plain) and len(plain) <= 2000 else ""
 
 
 def check_origin(

@@ -30,7 +30,7 @@ def rollback(
     limits: Limits = DEFAULT_LIMITS,
     timeout: float | None = None,
 ) -> Published:
-    """Commit the state and the auxiliary files of version ``to`` as the next version. RBK-1 to RBK-6
+    """Commit the state and the auxiliary files of version ``to`` as the next version. RBK-1 to RBK-4
 
     Everything comes from the store. The newest version is held in memory, the state to go back to in a temporary file.
     A trainer that holds the line must open it again afterwards.
