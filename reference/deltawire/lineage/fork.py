@@ -28,7 +28,7 @@ from deltawire.inspecting.history import Advance, no_progress
 from deltawire.limits import DEFAULT_LIMITS, Limits
 from deltawire.lineage.copying import can_be_copied, copy_snapshot
 from deltawire.lineage.origin import plain_url
-from deltawire.lineage.spooled import read_files, spool_version
+from deltawire.lineage.spooled import read_files, read_version, spool_version
 from deltawire.producer.base import BaseState
 from deltawire.producer.commit import Outcome, create_record
 from deltawire.producer.hints import write_head
@@ -134,7 +134,7 @@ class _Forking:
     ) -> Forked:
         deadline = self._deadline
         number = self._source.latest(deadline) if version is None else version
-        committed = self._source.version(number, deadline)
+        committed = read_version(self._source, number, deadline)
         record = committed.record
         inherited = self._source.stream(deadline).writer_features
         features.check_features(inherited, features.WRITER_FEATURES, role="writer")  # VER-3
@@ -225,9 +225,7 @@ class _Forking:
                 advance=self._advance,
             )
             return _Data(copied.snapshot, "streamed" if copied.through else "copied", copied.by_store, copied.through)
-        spooled = spool_version(self._source, committed.record.version, self._deadline)
-        if spooled.committed.digest != committed.digest:
-            raise ConflictError(f"version {committed.record.version} was replaced while it was read")
+        spooled = spool_version(self._source, committed, self._deadline)
         state = BaseState(table, spooled.bits)
         if f"{state.digest:016x}" != committed.record.state_digest:
             raise StateMismatchError(f"version {committed.record.version} was not rebuilt as it was")

@@ -8,7 +8,7 @@ from typing import Any
 
 from deltawire.deadline import Deadline
 from deltawire.limits import DEFAULT_LIMITS, Limits
-from deltawire.lineage.spooled import EarlierState, read_files, spool_version
+from deltawire.lineage.spooled import EarlierState, read_files, read_version, spool_version
 from deltawire.parts.writer import PartOptions
 from deltawire.producer.anchors import NEVER
 from deltawire.producer.published import Published
@@ -56,9 +56,9 @@ def rollback(
     try:
         # First, and apart from opening the line for writing: whatever is wrong with it leaves no trace. RBK-2
         reader = StreamReader(transfer)
-        state = spool_version(reader, to, deadline)
-        files = read_files(reader, state.committed, deadline)
-        record = state.committed.record
+        version = read_version(reader, to, deadline)
+        state = spool_version(reader, version, deadline)
+        files = read_files(reader, version, deadline)
         with Publisher(
             opened,
             anchors=NEVER,
@@ -70,7 +70,7 @@ def rollback(
         ) as publisher:
             return publisher.publish(
                 EarlierState(state),
-                metadata=record.metadata if metadata is None else metadata,
+                metadata=version.record.metadata if metadata is None else metadata,
                 files=files,
                 timeout=deadline.remaining(),
             )

@@ -6,7 +6,9 @@ from dataclasses import dataclass, field
 
 from deltawire.consumer.follower import Follower
 from deltawire.deadline import Deadline
+from deltawire.errors import BrokenChainError, VersionNotFoundError
 from deltawire.format.dtypes import Bits
+from deltawire.format.keys import MAX_VERSION
 from deltawire.format.records import RollbackOf
 from deltawire.format.tensors import TensorTable
 from deltawire.producer.sources import Source
@@ -26,21 +28,30 @@ class SpooledState:
     """What was taken on the way: ``anchor``, ``snapshot`` or ``delta`` each."""
 
 
-def spool_version(reader: StreamReader, number: int, deadline: Deadline) -> SpooledState:
+def read_version(reader: StreamReader, number: int, deadline: Deadline) -> Committed:
+    """A version's record. Raises VersionNotFoundError, whatever the number."""
+    if not 0 <= number <= MAX_VERSION:
+        raise VersionNotFoundError(f"there is no version {number}")
+    return reader.version(number, deadline)
+
+
+def spool_version(reader: StreamReader, version: Committed, deadline: Deadline) -> SpooledState:
     """Rebuild a version from the cheapest snapshot and the deltas after it; no copy of the model is in memory.
 
     Raises:
-        VersionNotFoundError, PathLostError: there is no such version, or nothing leads to it.
+        PathLostError: nothing leads to it.
         IntegrityError, FormatError: something in the store is not right.
     """
     target = ArraysTarget(spool=True)
     transfer = reader.transfer
     with Follower(transfer.store, target, limits=transfer.limits) as follower:
-        update = follower.poll(to=number, timeout=deadline.remaining())
+        update = follower.poll(to=version.record.version, timeout=deadline.remaining())
         follower.verify()
     held = target.held
     assert update is not None  # noqa: S101 - the target held nothing
     assert held is not None  # noqa: S101 - poll succeeded
+    if held.committed.digest != version.digest:
+        raise BrokenChainError(f"the record of version {version.record.version} was replaced while it was read")
     return SpooledState(
         committed=held.committed,
         table=held.table,
