@@ -177,6 +177,7 @@ class _Forking:
         )
         encoded, key = records.encode(first), keys.version_key(0)
         records.decode(encoded, VersionRecord, what=key, limits=self._limits)  # LIM-4
+        self._deadline.remaining()  # looked at no more after this: what is begun is finished
         # Only now, when all else is durable: a stream, and at once its version. FRK-5, FRK-6
         if begun is None:
             self._create(keys.STREAM, records.encode(stream))
@@ -263,7 +264,6 @@ class _Forking:
         self._call(put)
 
     def _create(self, key: str, data: bytes) -> None:
-        self._deadline.remaining()
         if create_record(self._store, key, data, deadline=self._deadline) is Outcome.LOST:
             raise ConflictError(
                 f"{key} was created at {self._store.url} by another writer meanwhile", hint="fork to another place"
