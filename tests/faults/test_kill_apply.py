@@ -123,7 +123,7 @@ def test_killed_while_recovering(doomed: Nursery, stream: Path, tmp_path: Path, 
         shutil.copytree(before, folder, symlinks=True)
         killed = doomed.run("follow", folder, kill_at=kill_at, torn=True, until=first + 1)
         private = folder / "target" / PRIVATE
-        if (private / "journal.safetensors").exists() or (private / "install.json").exists():
+        if (private / "journal.arrow").exists() or (private / "install.json").exists():
             half_done += 1
             for again in range(1, 10_000, 2):
                 second = tmp_path / "second"
@@ -226,7 +226,7 @@ def damaged(path: Path) -> Iterator[str]:
         ("held.json", b'{"record": 1}'),
         ("install.json", b"{"),
         ("install.json", b'{"install": [], "remove": []}'),
-        ("journal.safetensors", b"\x00" * 20),
+        ("journal.arrow", b"\x00" * 20),
         ("tensors", b"{}"),
         ("tensors", None),
         ("shard", shard.read_bytes()[:-1]),

@@ -23,6 +23,7 @@ from deltawire.errors import (
     DeadlineExceededError,
     DeltawireError,
     FencedError,
+    InvalidArgumentError,
     OutcomeUnknownError,
     SourceChangedError,
     StoreDeniedError,
@@ -31,6 +32,7 @@ from deltawire.format import keys
 from deltawire.limits import MIB
 from deltawire.producer.anchors import NEVER
 from deltawire.producer.publisher import Publisher
+from deltawire.producer.sources import ArraysSource
 from deltawire.store.base import Bytes, Guarantees, PutMode
 from deltawire.store.memory import MemoryStore
 from tests.faults.conftest import new_memory
@@ -386,3 +388,34 @@ def test_a_stopped_publisher_does_not_keep_the_state_alive(memory: MemoryStore) 
         del state
         gc.collect()
         assert alive() is None
+
+
+def test_two_threads_with_one_publisher(memory: MemoryStore) -> None:
+    with open_publisher(memory, anchors=NEVER) as publisher:
+        entered, go_on = threading.Event(), threading.Event()
+
+        def slow() -> None:
+            publisher.publish(SlowState(entered, go_on))
+
+        thread = threading.Thread(target=slow)
+        thread.start()
+        assert entered.wait(30)
+        with pytest.raises(InvalidArgumentError):
+            publisher.publish({"w": np.zeros(3, np.uint16)})
+        go_on.set()
+        thread.join(30)
+        assert publisher.version == 0
+        assert publisher.publish({"w": np.zeros(3, np.uint16)}).version == 1
+
+
+class SlowState(ArraysSource):
+    """Waits in the middle of being read."""
+
+    def __init__(self, entered: threading.Event, go_on: threading.Event) -> None:
+        super().__init__({"w": np.ones(3, np.uint16)}, dtypes={})
+        self._entered, self._go_on = entered, go_on
+
+    def bits(self, name: str) -> Any:
+        self._entered.set()
+        assert self._go_on.wait(30)
+        return super().bits(name)

@@ -27,14 +27,7 @@ class MeteredSource(Source):
         self._source = source
         self._advance = advance
         self._seen: set[str] = set()
-
-    @property
-    def entries(self) -> tuple[tuple[str, str, tuple[int, ...]], ...]:
-        return self._source.entries
-
-    @property
-    def aliases(self) -> dict[str, str]:
-        return self._source.aliases
+        self.entries, self.aliases = source.entries, source.aliases
 
     def bits(self, name: str) -> Bits:
         bits = self._source.bits(name)

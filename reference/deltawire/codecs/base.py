@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
 from typing import ClassVar
 
 import numpy as np
@@ -78,7 +79,13 @@ class Codec(ABC):
 
 def plane_names(prefix: str, dtype: Dtype) -> tuple[str, ...]:
     """Names of the byte planes of a dtype, least significant first."""
-    return tuple(f"{prefix}_{plane}" for plane in range(dtype.width))
+    return _plane_names(prefix, dtype.width)
+
+
+@cache
+def _plane_names(prefix: str, width: int) -> tuple[str, ...]:
+    # Asked for several times a row, and there are as many rows as tensors.
+    return tuple(f"{prefix}_{plane}" for plane in range(width))
 
 
 def join(streams: Streams, names: tuple[str, ...], length: int, codec: str) -> Stream:

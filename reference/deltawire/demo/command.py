@@ -22,7 +22,7 @@ _PIPED_WIDTH = 120
 
 def demo(
     *,
-    steps: Annotated[int, typer.Option(min=3, max=10_000, help="Optimizer steps to train and publish.")] = 10,
+    steps: Annotated[int, typer.Option(min=3, max=10_000, help="Optimizer steps to train and publish.")] = 8,
     store: Annotated[
         str | None, typer.Option(metavar="URL", help="Where the stream goes; a temporary folder if not given.")
     ] = None,

@@ -34,7 +34,7 @@ _MODULES = {
     LATE_JOINER: "deltawire.demo.follower",
     LOADER: "deltawire.demo.loader",
 }
-_JOURNAL = Path(".deltawire") / "journal.safetensors"
+_JOURNAL = Path(".deltawire") / "journal.arrow"
 """There while an update of a followed directory is half done."""
 _WATCH_SECONDS, _IDLE_SECONDS = 0.001, 0.2
 Start = Callable[[str, str, Struct, "queue.Queue[News]"], Child]

@@ -74,15 +74,9 @@ class EarlierState(Source):
 
     def __init__(self, state: SpooledState) -> None:
         self._state = state
+        self.entries = tuple((tensor.name, tensor.dtype.name, tensor.shape) for tensor in state.table.tensors)
+        self.aliases = state.table.aliases
         self.rollback_of = RollbackOf(version=state.committed.record.version, digest=state.committed.digest)
-
-    @property
-    def entries(self) -> tuple[tuple[str, str, tuple[int, ...]], ...]:
-        return tuple((tensor.name, tensor.dtype.name, tensor.shape) for tensor in self._state.table.tensors)
-
-    @property
-    def aliases(self) -> dict[str, str]:
-        return self._state.table.aliases
 
     def bits(self, name: str) -> Bits:
         return self._state.bits[self._state.table.by_name[name].ordinal]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 import time
 from collections.abc import Mapping
 from contextlib import suppress
@@ -110,6 +111,7 @@ class Publisher:
             limits=limits,
         )
         self._stopped: DeltawireError | None = None
+        self._publishing = threading.Lock()
 
     def __enter__(self) -> Self:
         return self
@@ -178,20 +180,23 @@ class Publisher:
                 stream again to go on.
             InvalidStateError, StoreError, DeadlineExceededError: nothing was committed; try again.
         """
-        if self._stopped is not None:
-            raise type(self._stopped)(str(self._stopped))
-        deadline = Deadline.after(timeout)
-        source = open_source(state, dtypes=dtypes or {}, limits=self._limits)
-        table = self._table_of(source)
-        kept = self._files_for(state, files)
-        check_metadata(metadata, self._limits)
+        if not self._publishing.acquire(blocking=False):
+            raise InvalidArgumentError("this publisher is publishing already, in another thread")
         try:
+            if self._stopped is not None:
+                raise type(self._stopped)(str(self._stopped))
+            deadline = Deadline.after(timeout)
+            source = open_source(state, dtypes=dtypes or {}, limits=self._limits)
+            table = self._table_of(source)
+            kept = self._files_for(state, files)
+            check_metadata(metadata, self._limits)
             return self._publish(source, table, kept, metadata, deadline)
         except (ConflictError, FencedError, OutcomeUnknownError, SourceChangedError) as error:
             self._stopped = type(error)(str(error))  # not the error itself: its traceback holds the state
             raise
         finally:
             self._uploads.abandon()
+            self._publishing.release()
 
     def _table_of(self, source: Source) -> TensorTable:
         """The base's own table if the state still fits it, else a new one, which makes a rebase (VSN-5)."""

@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -18,6 +18,11 @@ from deltawire.format.records import RollbackOf
 from deltawire.limits import Limits
 from deltawire.snapshots.header import Entry
 from deltawire.snapshots.mapping import MappedFile
+
+T = TypeVar("T")
+
+TensorEntry = tuple[str, str, tuple[int, ...]]
+"""Name, dtype name and logical shape of a tensor."""
 
 StateLike = Any
 """A mapping of torch tensors or NumPy arrays, a torch module, or the path of a safetensors file or directory."""
@@ -34,18 +39,11 @@ NUMPY_NAMES = {
 class Source(ABC):
     """A model state as names, dtypes, shapes and bits; bits are made for one tensor at a time."""
 
+    entries: tuple[TensorEntry, ...]
+    aliases: dict[str, str]
+    """Second names of tensors in ``entries``."""
     rollback_of: RollbackOf | None = None
     """The earlier version of the same stream that this state is, if publishing it is a rollback."""
-
-    @property
-    @abstractmethod
-    def entries(self) -> tuple[tuple[str, str, tuple[int, ...]], ...]:
-        """Name, dtype name and shape of each tensor."""
-
-    @property
-    def aliases(self) -> dict[str, str]:
-        """Second names of tensors in ``entries``."""
-        return {}
 
     @abstractmethod
     def bits(self, name: str) -> Bits:
@@ -80,36 +78,42 @@ def open_source(state: StateLike, *, dtypes: Mapping[str, str], limits: Limits) 
     raise InvalidStateError(f"a {type(state).__name__} cannot be published")
 
 
+def find_aliases(tensors: Mapping[str, T], place: Callable[[T], Hashable]) -> dict[str, str]:
+    """Names of tensors that are another one's memory, and whose (TAB-4).
+
+    Args:
+        tensors: by name.
+        place: what two tensors have in common only if they are the same memory read in the same way; None for a tensor
+            without elements, which is nobody's alias.
+    """
+    first: dict[Hashable, str] = {}
+    aliases = {}
+    for name, tensor in tensors.items():
+        own = place(tensor)
+        if own is not None and first.setdefault(own, name) != name:
+            aliases[name] = first[own]
+    return aliases
+
+
 class ArraysSource(Source):
     """NumPy arrays by name; arrays that share their memory are aliases."""
 
     def __init__(self, arrays: Mapping[str, npt.NDArray[np.generic]], *, dtypes: Mapping[str, str]) -> None:
         self._arrays = arrays
-        self._aliases: dict[str, str] = {}
-        entries = []
-        seen: dict[tuple[object, ...], str] = {}
-        for name, array in arrays.items():
-            place = (array.__array_interface__["data"][0], array.shape, array.strides, array.dtype)
-            if array.size and place in seen:
-                self._aliases[name] = seen[place]
-                continue
-            seen[place] = name
-            kind = _dtype_name(name, array, dtypes)
-            entries.append((name, kind, _logical_shape(name, array, kind)))
-        self._entries = tuple(entries)
-
-    @property
-    def entries(self) -> tuple[tuple[str, str, tuple[int, ...]], ...]:
-        return self._entries
-
-    @property
-    def aliases(self) -> dict[str, str]:
-        return self._aliases
+        self.aliases = find_aliases(arrays, _place)
+        kinds = {name: _dtype_name(name, arrays[name], dtypes) for name in arrays if name not in self.aliases}
+        self.entries = tuple((name, kind, _logical_shape(name, arrays[name], kind)) for name, kind in kinds.items())
 
     def bits(self, name: str) -> Bits:
         array = self._arrays[name]
         flat = np.ascontiguousarray(array, array.dtype.newbyteorder("<")).reshape(-1)  # DTY-4
         return flat.view(f"<u{flat.itemsize}")
+
+
+def _place(array: npt.NDArray[np.generic]) -> Hashable:
+    if not array.size:
+        return None
+    return array.__array_interface__["data"][0], array.shape, array.strides, array.dtype
 
 
 def _dtype_name(name: str, array: npt.NDArray[np.generic], dtypes: Mapping[str, str]) -> str:
@@ -144,10 +148,8 @@ class FilesSource(Source):
                 if entry.name in self._places:
                     raise InvalidStateError(f"{entry.name!r} is in two files of {path}")
                 self._places[entry.name] = mapped, entry
-
-    @property
-    def entries(self) -> tuple[tuple[str, str, tuple[int, ...]], ...]:
-        return tuple((name, entry.dtype, entry.shape) for name, (_, entry) in self._places.items())
+        self.entries = tuple((name, entry.dtype, entry.shape) for name, (_, entry) in self._places.items())
+        self.aliases = {}
 
     def bits(self, name: str) -> Bits:
         file, entry = self._places[name]

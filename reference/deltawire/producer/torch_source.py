@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from typing import Any
+
+import torch
 
 from deltawire.errors import InvalidStateError
 from deltawire.format.dtypes import Bits
-from deltawire.producer.sources import Source
+from deltawire.producer.sources import Source, find_aliases
 from deltawire.torch_bits import DTYPE_NAMES, flat_bits, logical_shape, named_tensors, to_numpy
 
 
@@ -15,27 +18,18 @@ class TorchSource(Source):
 
     def __init__(self, state: Any) -> None:
         self._tensors = named_tensors(state)
-        self._aliases: dict[str, str] = {}
-        entries = []
-        seen: dict[tuple[object, ...], str] = {}
-        for name, tensor in self._tensors.items():
-            place = (tensor.device, tensor.data_ptr(), tensor.shape, tensor.stride(), tensor.dtype)
-            if tensor.numel() and place in seen:
-                self._aliases[name] = seen[place]
-                continue
-            seen[place] = name
+        self.aliases = find_aliases(self._tensors, _place)
+        own = {name: tensor for name, tensor in self._tensors.items() if name not in self.aliases}
+        for name, tensor in own.items():
             if tensor.dtype not in DTYPE_NAMES:
                 raise InvalidStateError(f"{name!r} has the torch type {tensor.dtype}, which has no name in safetensors")
-            entries.append((name, DTYPE_NAMES[tensor.dtype], logical_shape(tensor)))
-        self._entries = tuple(entries)
-
-    @property
-    def entries(self) -> tuple[tuple[str, str, tuple[int, ...]], ...]:
-        return self._entries
-
-    @property
-    def aliases(self) -> dict[str, str]:
-        return self._aliases
+        self.entries = tuple((name, DTYPE_NAMES[tensor.dtype], logical_shape(tensor)) for name, tensor in own.items())
 
     def bits(self, name: str) -> Bits:
         return to_numpy(flat_bits(self._tensors[name].contiguous()))
+
+
+def _place(tensor: torch.Tensor) -> Hashable:
+    if not tensor.numel():
+        return None
+    return tensor.device, tensor.data_ptr(), tensor.shape, tensor.stride(), tensor.dtype

@@ -14,12 +14,10 @@ from deltawire.format.dtypes import Bits, Dtype
 from deltawire.format.tensors import Tensor, TensorTable
 from deltawire.kernels.access import put, take
 from deltawire.targets.base import (
-    Change,
     Held,
     Indices,
-    Target,
+    InMemoryTarget,
     TensorBits,
-    apply_in_memory,
     check_apart,
     exchange_in_memory,
 )
@@ -53,7 +51,7 @@ class NumpyBits(TensorBits):
             put(self.flat, where, bits)
 
 
-class ArraysTarget(Target):
+class ArraysTarget(InMemoryTarget):
     """Arrays by name. Given ones are changed in place; otherwise they are made when the first state arrives.
 
     A snapshot that would overwrite something goes through a temporary file first, so that no second copy of the model
@@ -62,17 +60,13 @@ class ArraysTarget(Target):
     """
 
     def __init__(self, arrays: Mapping[str, Array] | None = None, *, spool: bool = False) -> None:
-        self._held: Held | None = None
+        super().__init__()
         self._given = arrays
         self._spool = spool
         self._arrays: dict[str, Array] = {}
         self._bits: dict[str, NumpyBits] = {}
         self._incoming: dict[str, NumpyBits] | None = None
         self._selected: tuple[Tensor, ...] = ()
-
-    @property
-    def held(self) -> Held | None:
-        return self._held
 
     @property
     def arrays(self) -> Mapping[str, Array]:
@@ -112,13 +106,6 @@ class ArraysTarget(Target):
 
     def abort_snapshot(self) -> None:
         self._incoming = None
-
-    def apply(self, changes: Sequence[Change], held: Held) -> None:
-        before, self._held = self._held, None  # nothing complete is there for the moment
-        failure = apply_in_memory(self, changes)
-        self._held = before if failure else held
-        if failure:
-            raise failure
 
     def _own(self, tensor: Tensor) -> Bits:
         """The place in memory for a tensor: the caller's, ours if it still fits, or a new one."""

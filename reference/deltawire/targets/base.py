@@ -113,25 +113,42 @@ def check_apart(places: Iterable[tuple[int, int, str]]) -> None:
             raise TargetMismatchError(f"{[name, other]} share memory in the target, but are two tensors in the stream")
 
 
-def apply_in_memory(target: Target, changes: Sequence[Change]) -> BaseException | None:
-    """Write changes; if writing stops half-way, whatever stopped it, undo them and return what it was. APL-4
+class InMemoryTarget(Target):
+    """What arrays and torch tensors have in common: a change is undone if writing it stops half-way."""
 
-    What stops the undoing is raised: then the target is neither the old state nor the new one.
-    """
-    done = 0
-    try:
-        for change in changes:
-            done += 1
-            target.bits(change.tensor).scatter(change.where, change.new)
-    except BaseException as error:  # noqa: BLE001 - returned
-        for change in changes[:done]:
-            target.bits(change.tensor).scatter(change.where, change.old)
-        return error
-    return None
+    def __init__(self) -> None:
+        self._held: Held | None = None
+
+    @property
+    def held(self) -> Held | None:
+        return self._held
+
+    def apply(self, changes: Sequence[Change], held: Held) -> None:
+        before, self._held = self._held, None  # nothing complete is there for the moment
+        failure = self._write(changes)
+        self._held = before if failure else held
+        if failure:
+            raise failure
+
+    def _write(self, changes: Sequence[Change]) -> BaseException | None:
+        """Write changes; if writing stops half-way, whatever stopped it, undo them and return what it was. APL-4
+
+        What stops the undoing is raised: then the target is neither the old state nor the new one.
+        """
+        done = 0
+        try:
+            for change in changes:
+                done += 1
+                self.bits(change.tensor).scatter(change.where, change.new)
+        except BaseException as error:  # noqa: BLE001 - returned
+            for change in changes[:done]:
+                self.bits(change.tensor).scatter(change.where, change.old)
+            return error
+        return None
 
 
 def exchange_in_memory(states: Iterable[tuple[TensorBits, Bits]], *, keep: bool) -> BaseException | None:
-    """Overwrite tensors with whole new states; undoes and fails as ``apply_in_memory`` does.
+    """Overwrite tensors with whole new states; undoes and fails as ``InMemoryTarget.apply`` does.
 
     Args:
         states: tensors and their new bits.

@@ -17,7 +17,6 @@ from pathlib import Path
 
 import msgspec
 from msgspec import MsgspecError, Struct
-from safetensors import SafetensorError
 
 from deltawire.errors import DeltawireError, TargetBusyError, TargetMismatchError
 from deltawire.format import records
@@ -39,7 +38,7 @@ from deltawire.targets.mapped import MappedTensors
 PRIVATE = ".deltawire"
 """Folder of what is ours; everything else in the directory is the model's."""
 _HELD, _JOURNAL, _INSTALL, _INCOMING, _LOCK = (
-    "held.json", "journal.safetensors", "install.json", "incoming", "lock",
+    "held.json", "journal.arrow", "install.json", "incoming", "lock",
 )  # fmt: skip
 _TABLES = "tensors-*.json"
 """Tables have their digest in their name: while a snapshot is installed there are the old one and the new one."""
@@ -64,7 +63,7 @@ class _Plan(Struct, frozen=True, kw_only=True):
 class DirectoryTarget(Target):
     """A directory that is made, or was made, by a follower. One process at a time.
 
-    While ``.deltawire/journal.safetensors`` or ``.deltawire/install.json`` exists, an update is half done; opening the
+    While ``.deltawire/journal.arrow`` or ``.deltawire/install.json`` exists, an update is half done; opening the
     directory again finishes it.
 
     Raises:
@@ -202,7 +201,7 @@ class DirectoryTarget(Target):
                 self._check_journal(journal)
                 self._replay(journal)
                 self._open()
-        except (DeltawireError, MsgspecError, SafetensorError, KeyError, TypeError, ValueError) as error:
+        except (DeltawireError, MsgspecError, KeyError, TypeError, ValueError) as error:
             self._held, self._bits = None, MappedTensors()
             raise TargetMismatchError(f"{self.path} is damaged: {error}; remove it and start again") from None
         shutil.rmtree(self._private / _INCOMING, ignore_errors=True)

@@ -10,11 +10,11 @@ import torch
 from deltawire.errors import TargetMismatchError
 from deltawire.format.tensors import Tensor, TensorTable
 from deltawire.targets.arrays import NumpyBits, spooled
-from deltawire.targets.base import Change, Held, Target, TensorBits, apply_in_memory, check_apart, exchange_in_memory
+from deltawire.targets.base import Held, InMemoryTarget, TensorBits, check_apart, exchange_in_memory
 from deltawire.torch_bits import DTYPE_NAMES, TorchBits, flat_bits, logical_shape, named_tensors, to_numpy
 
 
-class TorchTarget(Target):
+class TorchTarget(InMemoryTarget):
     """Parameters and buffers, changed in place. A snapshot is spooled to a file and copied when it is verified."""
 
     def __init__(self, source: Any) -> None:
@@ -22,11 +22,7 @@ class TorchTarget(Target):
         self._bits: dict[str, TensorBits] = {}
         self._next: dict[str, TensorBits] = {}
         self._spool: dict[str, NumpyBits] | None = None
-        self._held: Held | None = None
-
-    @property
-    def held(self) -> Held | None:
-        return self._held
+        super().__init__()
 
     def bits(self, tensor: Tensor) -> TensorBits:
         return self._bits[tensor.name] if self._spool is None else self._spool[tensor.name]
@@ -54,13 +50,6 @@ class TorchTarget(Target):
 
     def abort_snapshot(self) -> None:
         self._spool = None
-
-    def apply(self, changes: Sequence[Change], held: Held) -> None:
-        before, self._held = self._held, None  # nothing complete is there for the moment
-        failure = apply_in_memory(self, changes)
-        self._held = before if failure else held
-        if failure:
-            raise failure
 
     def _own(self, tensor: Tensor, aliases: Sequence[str]) -> torch.Tensor:
         names = [name for name in (tensor.name, *aliases) if name in self._tensors]
