@@ -18,7 +18,7 @@ try:
 except ImportError as error:  # pragma: no cover - the command checks before it starts anything
     raise MissingDependencyError("the demo needs torch and transformers: pip install 'deltawire[demo]'") from error
 
-transformers.utils.logging.disable_progress_bar()  # type: ignore[no-untyped-call]
+transformers.utils.logging.disable_progress_bar()
 
 PUBLISHED = torch.bfloat16
 _TEMPERATURE = 0.05
