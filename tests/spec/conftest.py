@@ -39,7 +39,7 @@ def published(tmp_path_factory: pytest.TempPathFactory) -> list[tuple[str, bytes
         publisher.wait_for_anchor()
         publisher.publish({"new": np.ones(3, np.float16)}, files={})
         assert publisher.anchor_error is None
-    kinds = {"versions": "version", "anchors": "anchor", "tensors": "tensor_table"}
+    kinds = {"versions": "version", "anchors": "anchor", "tensors": "tensor_table", "leases": "lease"}
     found = []
     for info in store.list(""):
         folder, _, _ = info.key.partition("/")
@@ -47,7 +47,7 @@ def published(tmp_path_factory: pytest.TempPathFactory) -> list[tuple[str, bytes
         if kind is not None:
             found.append((kind, store.get(info.key, max_bytes=info.bytes).data))
     found.append(("patch", _patch(tmp_path_factory.mktemp("patch"))))
-    assert {kind for kind, _ in found} == {"stream", "version", "anchor", "tensor_table", "head", "patch"}
+    assert {kind for kind, _ in found} == {"stream", "version", "anchor", "tensor_table", "head", "lease", "patch"}
     return found
 
 

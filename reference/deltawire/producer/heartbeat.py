@@ -13,7 +13,7 @@ _RENEWALS = 3
 
 
 class Heartbeat:
-    """Renews a lease that is held until it is stopped or lost, in a thread of its own. LSE-9
+    """Renews a lease that is held until it is stopped or lost, in a thread of its own. LSE-8
 
     The thread ends, too, when nobody refers to this object any more: a producer that was forgotten looks like one
     that is gone, and others may follow it after a ttl.

@@ -134,7 +134,7 @@ class WriterLease:
             raise FencedError(self._fenced)
 
     def attempt(self) -> float | None:
-        """Look at the lease once, and take it if it may be taken. LSE-4 to LSE-8
+        """Look at the lease once, and take it if it may be taken. LSE-4 to LSE-6
 
         Returns:
             None if it is ours now, else after how many seconds to look again.
@@ -176,7 +176,7 @@ class WriterLease:
                 self._write_or_stop(_PAUSES)
 
     def renew(self) -> None:
-        """Show that we are alive. LSE-9
+        """Show that we are alive. LSE-8, LSE-9
 
         Raises:
             FencedError: the lease is another's by now; this writer is done for good.

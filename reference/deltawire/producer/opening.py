@@ -107,6 +107,7 @@ def open_line(
 
 
 def _acquire(transfer: Transfer, lease: WriterLease, deadline: Deadline) -> None:
+    # The waiting is done here and not in the pool, where Ctrl-C could not end it. LSE-6
     while (wait := transfer.call(deadline, lease.attempt)) is not None:
         left = deadline.left()
         if left is not None and left < wait:
