@@ -119,7 +119,7 @@ def at_version(number: int, act: Callable[[], object]) -> Callable[[Call], None]
     return before
 
 
-@pytest.mark.parametrize(("epoch", "kind"), [(0, ConflictError), (1, FencedError)])
+@pytest.mark.parametrize(("epoch", "kind"), [(0, ConflictError), (1, ConflictError), (2, FencedError)])
 @pytest.mark.parametrize("fault", [None, Fault.UNAVAILABLE, Fault.ANSWER_LOST])
 def test_another_writers_record_is_not_taken_for_ours(
     memory: MemoryStore, epoch: int, kind: type[DeltawireError], fault: Fault | None
