@@ -126,7 +126,7 @@ class WriterLease:
     @property
     def stale(self) -> bool:
         """Whether others may think us gone: a ttl has passed since the last write of the lease that arrived. LSE-10"""
-        return self._clock() - self._renewed > self.terms.ttl
+        return self._clock() - self._renewed >= self.terms.ttl
 
     def check(self) -> None:
         """Raises FencedError if the lease is another's by now; from then on always. LSE-9"""
