@@ -35,7 +35,8 @@ from deltawire.format.strict_json import sha256
 from deltawire.limits import DEFAULT_LIMITS, MIB
 from deltawire.producer.commit import Outcome, create_record
 from deltawire.producer.envelope import envelope
-from deltawire.producer.lease import LeaseTerms, WriterLease, decode_lease
+from deltawire.producer.lease import LeaseTerms, WriterLease
+from deltawire.reading.leases import decode_lease
 from deltawire.store.base import Bytes, ObjectInfo, PutMode, Store, StoredObject
 from deltawire.store.memory import MemoryStore
 

@@ -33,6 +33,7 @@ from deltawire.format import keys, records, strict_json
 from deltawire.format.records import LeaseRecord, StreamRecord
 from deltawire.limits import Limits
 from deltawire.producer.envelope import envelope, now
+from deltawire.reading.leases import decode_lease
 from deltawire.store.base import PutMode, ReplaceIf, Store
 
 DEFAULT_TTL = 30.0
@@ -285,19 +286,6 @@ class WriterLease:
         record = decode_lease(stored.data, self._stream, limits=self._limits)
         members = strict_json.parse(stored.data, what=keys.LEASE, limits=self._limits)
         return _Stored(record, members, stored.token)
-
-
-def decode_lease(data: bytes, stream: StreamRecord, *, limits: Limits) -> LeaseRecord:
-    """Read a lease of a stream. LSE-2
-
-    Raises:
-        MalformedRecordError, UnsupportedProtocolError, UnsupportedFeatureError, LimitExceededError: it is no lease.
-        WrongStreamError: it is another stream's.
-    """
-    record = records.decode(data, LeaseRecord, what=keys.LEASE, limits=limits)
-    if record.stream_id != stream.stream_id:
-        raise WrongStreamError(f"{keys.LEASE} belongs to stream {record.stream_id}, not {stream.stream_id}")
-    return record
 
 
 def _next(epoch: int) -> int:
