@@ -8,6 +8,8 @@ from contextlib import suppress
 
 from deltawire.producer.lease import WriterLease
 
+GRACE = 5.0
+"""Seconds for which a producer that fails waits until its lease is released."""
 _RENEWALS = 3
 """How often a holder renews within its ttl."""
 
@@ -33,7 +35,7 @@ class Heartbeat:
             self._thread.start()
 
     def stop(self, timeout: float | None) -> None:
-        """Release the lease; wait no longer than ``timeout`` seconds for that, which may go on in its thread."""
+        """Release the lease; after ``timeout`` seconds that goes on in its own thread, without the caller. LSE-11"""
         self._stop.set()
         if self._thread.ident is not None:
             self._thread.join(timeout)

@@ -17,17 +17,16 @@ from typing import Any
 import msgspec
 
 from deltawire.errors import (
+    DeltawireError,
     FencedError,
     InvalidArgumentError,
     LeaseHeldError,
     LimitExceededError,
-    MalformedRecordError,
     ObjectExistsError,
     ObjectNotFoundError,
     PreconditionFailedError,
     StoreError,
     StoreUnavailableError,
-    WrongStreamError,
 )
 from deltawire.format import keys, records, strict_json
 from deltawire.format.records import LeaseRecord, StreamRecord
@@ -220,7 +219,7 @@ class WriterLease:
     def _why_fenced(self) -> str:
         try:
             found = self._read()
-        except (StoreError, MalformedRecordError, LimitExceededError, WrongStreamError) as error:
+        except DeltawireError as error:
             return f"the lease of this writer is gone: {error}"
         if found is None:
             return "the lease of this writer was removed"

@@ -23,7 +23,7 @@ from deltawire.limits import Limits
 from deltawire.producer.base import BaseState
 from deltawire.producer.commit import create_record
 from deltawire.producer.envelope import envelope
-from deltawire.producer.heartbeat import Heartbeat
+from deltawire.producer.heartbeat import GRACE, Heartbeat
 from deltawire.producer.lease import LeaseTerms, WriterLease
 from deltawire.reading.stream import Committed, StreamReader
 from deltawire.reading.transfer import Transfer
@@ -98,7 +98,7 @@ def open_line(
                 newest = line.parent.record.epoch
                 transfer.call(deadline, lambda: lease.rise_above(newest))
         except BaseException:
-            heartbeat.stop(deadline.left())
+            heartbeat.stop(GRACE)
             raise
         line.heartbeat = heartbeat
         return line

@@ -40,6 +40,7 @@ from deltawire.producer.commit import Outcome, create_record
 from deltawire.producer.contents import Contents, store_delta, store_snapshot
 from deltawire.producer.encoding import Encoder, EncodingPool
 from deltawire.producer.envelope import envelope
+from deltawire.producer.heartbeat import GRACE
 from deltawire.producer.hints import write_head
 from deltawire.producer.lease import DEFAULT_TTL, LeaseTerms, this_process
 from deltawire.producer.opening import Line, open_line
@@ -135,7 +136,7 @@ class Publisher:
         """Release the lease, let an anchor that is being written finish, and release the threads."""
         deadline = Deadline.after(timeout)
         self._stopped = self._stopped or InvalidArgumentError("the publisher is closed")
-        self._release(deadline)
+        self._release(timeout)
         self._anchoring.wait(deadline.left())
         self._uploads.close(deadline.left())
         self._encoding.close()
@@ -214,7 +215,7 @@ class Publisher:
         finally:
             self._uploads.abandon()
             if self._stopped is not None:  # for good, so that another may follow at once. LSE-11
-                self._release(deadline)
+                self._release(GRACE)
 
     def _check_lease(self) -> None:
         if self._line.heartbeat is not None:
@@ -232,9 +233,9 @@ class Publisher:
                 self._uploads.run(lease.renew, deadline)
             lease.check()
 
-    def _release(self, deadline: Deadline) -> None:
+    def _release(self, timeout: float | None) -> None:
         if self._line.heartbeat is not None:
-            self._line.heartbeat.stop(deadline.left())
+            self._line.heartbeat.stop(timeout)
 
     def _table_of(self, source: Source) -> TensorTable:
         """The base's own table if the state still fits it, else a new one, which makes a rebase (VSN-5)."""
