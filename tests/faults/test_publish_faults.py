@@ -92,6 +92,8 @@ def test_one_fault_at_each_call(fault: Fault) -> None:
             continue
         if call.key.startswith(keys.VERSIONS) and fault in {Fault.ANSWER_LOST, Fault.EXISTS}:
             assert not trainer.errors, f"{call}: our own record was not recognised"
+        if call.key == keys.LEASE and fault in {Fault.ANSWER_LOST, Fault.EXISTS}:
+            assert not trainer.errors, f"{call}: our own lease was not recognised"
         if call.key == keys.HEAD and call.verb == "put":
             assert not trainer.errors, f"{call}: a hint stopped the publisher"
     assert applied >= 0.7 * len(tried)
