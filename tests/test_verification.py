@@ -193,6 +193,7 @@ def test_only_deep_sees_a_shard_that_lies_in_agreement_with_its_record(stream: P
     [
         (lambda s: (s / "head.json").write_text("{"), "of no use"),
         (lambda s: update(s / "head.json", version=1), "stale"),
+        (lambda s: (s / "leases/writer.json").write_bytes(b"{}"), "keeps every producer out"),
         (lambda s: (s / "data/stray").mkdir() or (s / "data/stray/part-00000.arrow").write_bytes(b"123"), "1 object"),
     ],
 )

@@ -197,6 +197,14 @@ class FencedError(CommitError):
     hint = "this writer was replaced; it must not write again"
 
 
+class LeaseHeldError(CommitError):
+    """Another producer holds the stream, and is not known to be gone."""
+
+    code = "lease_held"
+    hint = "stop the other producer and try again, or take the stream from it with --take-over (take_over=True)"
+    retryable = True
+
+
 class OutcomeUnknownError(CommitError):
     """The answer to a commit was lost and could not be read back."""
 

@@ -18,7 +18,7 @@ class Limits:
     """
 
     record_bytes: int = 16 * MIB
-    """Size of a stream, version, anchor or head record."""
+    """Size of a stream, version, anchor, head or lease record."""
     table_bytes: int = 256 * MIB
     """Size of a tensor table."""
     json_depth: int = 32

@@ -17,7 +17,7 @@ from tests.checkpoints import read_checkpoint
 from tests.cli.conftest import STEPS
 
 COMMAND = [sys.executable, "-m", "deltawire"]
-COMMANDS = ["publish", "follow", "materialize", "log", "show", "verify", "probe", "diff", "patch"]
+COMMANDS = ["publish", "follow", "materialize", "log", "lease", "show", "verify", "probe", "diff", "patch"]
 
 
 def environment() -> dict[str, str]:

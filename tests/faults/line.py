@@ -90,8 +90,17 @@ def script() -> list[Version]:
 
 
 def open_publisher(store: Store, *, timeout: float = 60, anchors: AnchorPolicy = ANCHORS) -> Publisher:
+    """A publisher that takes the stream over without waiting: whoever held it is gone, or is to be overtaken."""
     # One worker, so that a call's number means the same in every run.
-    return Publisher(store, anchors=anchors, parts=PARTS, shard_bytes=SHARD_BYTES, workers=1, timeout=timeout)
+    return Publisher(
+        store,
+        anchors=anchors,
+        parts=PARTS,
+        shard_bytes=SHARD_BYTES,
+        workers=1,
+        timeout=timeout,
+        take_over=True,
+    )
 
 
 def publish(publisher: Publisher, version: Version, *, timeout: float = 60) -> Published:

@@ -94,6 +94,8 @@ def test_one_fault_at_each_call(fault: Fault) -> None:
             continue
         if call.key.startswith(keys.VERSIONS) and fault in {Fault.ANSWER_LOST, Fault.EXISTS}:
             assert not trainer.errors, f"{call}: our own record was not recognised"
+        if call.key == keys.LEASE and fault in {Fault.ANSWER_LOST, Fault.EXISTS}:
+            assert not trainer.errors, f"{call}: our own lease was not recognised"
         if call.key == keys.HEAD and call.verb == "put":
             assert not trainer.errors, f"{call}: a hint stopped the publisher"
     assert applied >= 0.7 * len(tried)
@@ -121,7 +123,7 @@ def at_version(number: int, act: Callable[[], object]) -> Callable[[Call], None]
     return before
 
 
-@pytest.mark.parametrize(("epoch", "kind"), [(0, ConflictError), (1, FencedError)])
+@pytest.mark.parametrize(("epoch", "kind"), [(0, ConflictError), (1, ConflictError), (2, FencedError)])
 @pytest.mark.parametrize("fault", [None, Fault.UNAVAILABLE, Fault.ANSWER_LOST])
 def test_another_writers_record_is_not_taken_for_ours(
     memory: MemoryStore, epoch: int, kind: type[DeltawireError], fault: Fault | None

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from deltawire.consumer.follower import Follower
-from deltawire.errors import ConflictError
+from deltawire.errors import ConflictError, FencedError
 from deltawire.producer.anchors import AnchorPolicy
 from deltawire.store.base import Store
 from deltawire.store.local import LocalStore
@@ -39,7 +39,7 @@ def compete(store: Store, name: str, versions: int) -> dict[int, int]:
                 state = stepped(first_state(), seed)
                 try:
                     published = publisher.publish(state, dtypes=DTYPES, metadata={"seed": seed})
-                except ConflictError:
+                except (ConflictError, FencedError):
                     break
                 won[published.version] = seed
             else:
@@ -79,7 +79,7 @@ def race_threads(stores: list[Store], versions: int) -> None:
                 together.wait()
                 try:
                     published = publisher.publish(state, dtypes=DTYPES, metadata={"seed": seed})
-                except ConflictError:
+                except (ConflictError, FencedError):
                     pass
                 else:
                     assert published.version == version

@@ -13,7 +13,7 @@ import numpy.typing as npt
 import pytest
 
 from deltawire import AnchorPolicy, Follower, PartOptions, Publisher
-from deltawire.errors import ConflictError, StoreUnfitError
+from deltawire.errors import FencedError, LeaseHeldError, StoreUnfitError
 from tests.store.servers import S3Server
 
 State = dict[str, npt.NDArray[np.uint16]]
@@ -69,15 +69,18 @@ def test_two_trainers_by_mistake(seaweedfs_server: S3Server) -> None:
     url = seaweedfs_server.url(f"line-{uuid.uuid4().hex[:8]}/run")
     rng = np.random.default_rng(0)
     state = first_state(rng)
-    with Publisher(url) as one:
+    with Publisher(url, holder="trainer one", lease_ttl=1) as one:
         one.publish(state, dtypes=NAMES)
-        with Publisher(url) as other:
-            one.publish(next_state(state, rng), dtypes=NAMES)
-            with pytest.raises(ConflictError):
-                other.publish(next_state(state, rng), dtypes=NAMES)
-            with pytest.raises(ConflictError):
-                other.publish(state, dtypes=NAMES)
-        assert one.publish(state, dtypes=NAMES).version == 2
+        with pytest.raises(LeaseHeldError, match="trainer one"):
+            Publisher(url)
+        one.publish(next_state(state, rng), dtypes=NAMES)
+        with Publisher(url, take_over=True) as other:
+            assert other.publish(state, dtypes=NAMES).version == 2
+            with pytest.raises(FencedError):
+                one.publish(next_state(state, rng), dtypes=NAMES)
+            assert other.publish(next_state(state, rng), dtypes=NAMES).version == 3
+    with Publisher(url) as after:  # at once, as the lease was released
+        assert (after.version, after.epoch) == (3, 2)
 
 
 @pytest.mark.integration

@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 from deltawire import Follower, Publisher, rollback
 from deltawire.errors import (
     BrokenChainError,
-    ConflictError,
+    FencedError,
     InvalidArgumentError,
+    LeaseHeldError,
     MalformedRecordError,
     PathLostError,
     StreamNotFoundError,
@@ -118,12 +119,15 @@ def test_back_to_a_rollback_names_the_rollback() -> None:
     check_sound(store)
 
 
-def test_a_trainer_that_held_the_line_is_overtaken() -> None:
+def test_a_trainer_that_holds_the_stream_keeps_it_unless_taken_over() -> None:
     store, array = two_versions()
-    with Publisher(store) as trainer:
-        rollback(store, to=0)
-        with pytest.raises(ConflictError):
-            trainer.publish({"a": array + 2})
+    with Publisher(store, lease_ttl=0.5) as trainer:
+        with pytest.raises(LeaseHeldError):
+            rollback(store, to=0)
+        assert trainer.publish({"a": array + 2}).version == 2
+        assert rollback(store, to=0, take_over=True).version == 3
+        with pytest.raises(FencedError):
+            trainer.publish({"a": array + 3})
 
 
 @pytest.mark.parametrize("to", [2, -1, 10**9, 2**60])

@@ -43,7 +43,7 @@ def published(tmp_path_factory: pytest.TempPathFactory) -> list[tuple[str, bytes
     rollback(store, to=1)
     forked = MemoryStore(f"spec/{uuid.uuid4().hex}")
     fork(store, forked, version=2)
-    kinds = {"versions": "version", "anchors": "anchor", "tensors": "tensor_table"}
+    kinds = {"versions": "version", "anchors": "anchor", "tensors": "tensor_table", "leases": "lease"}
     found = []
     for info in store.list(""):
         folder, _, _ = info.key.partition("/")
@@ -53,7 +53,7 @@ def published(tmp_path_factory: pytest.TempPathFactory) -> list[tuple[str, bytes
     for key, kind in (("stream.json", "stream"), (version_key(0), "version")):
         found.append((kind, forked.get(key, max_bytes=1 << 20).data))
     found.append(("patch", _patch(tmp_path_factory.mktemp("patch"))))
-    assert {kind for kind, _ in found} == {"stream", "version", "anchor", "tensor_table", "head", "patch"}
+    assert {kind for kind, _ in found} == {"stream", "version", "anchor", "tensor_table", "head", "lease", "patch"}
     return found
 
 

@@ -15,6 +15,7 @@ SHAPES: dict[str, tuple[type[msgspec.Struct], str, tuple[str, ...]]] = {
     "version": (records.VersionRecord, "version.json", ("envelope", "version")),
     "anchor": (records.AnchorRecord, "anchor.json", ("envelope", "anchor")),
     "head": (records.HeadRecord, "head.json", ("envelope", "head")),
+    "lease": (records.LeaseRecord, "lease.json", ("envelope", "lease")),
     "tensor_table": (tensors.TableRecord, "tensor_table.json", ("tensor_table",)),
     "patch": (PatchRecord, "patch.json", ("patch",)),
     "envelope": (records.Envelope, COMMON + "envelope", ("envelope",)),
@@ -39,6 +40,7 @@ _ENVELOPES: dict[str, type[records.Envelope]] = {
     "version": records.VersionRecord,
     "anchor": records.AnchorRecord,
     "head": records.HeadRecord,
+    "lease": records.LeaseRecord,
 }
 
 

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from deltawire.format import records
-from deltawire.format.keys import anchor_key, table_key, version_key
+from deltawire.format.keys import LEASE, anchor_key, table_key, version_key
 from deltawire.format.strict_json import sha256
 from deltawire.format.tensors import TensorTable
 from deltawire.limits import DEFAULT_LIMITS
@@ -71,7 +71,9 @@ def test_examples_are_one_stream() -> None:
     for committed in versions:
         check_ours(committed.record, stream, "example", committed.record.version)
     check_anchor(anchor, versions[anchor.version])
-    assert head.stream_id == stream.stream_id
+    lease = _only("lease", records.LeaseRecord)
+    assert head.stream_id == lease.stream_id == stream.stream_id
+    assert lease.epoch == versions[-1].record.epoch
     [table] = examples("tensor_table")
     assert {committed.record.tensors.key for committed in versions} == {table_key(sha256(table))}
     assert versions[0].record.tensors.bytes == len(table)
@@ -80,7 +82,7 @@ def test_examples_are_one_stream() -> None:
 def test_the_overview_lists_the_objects_of_the_examples() -> None:
     text = document.text().split("## 4 Overview")[1]
     listed = text.split("```")[1].split()
-    named: set[str] = {"stream.json", "head.json", anchor_key(1), version_key(0), version_key(1)}
+    named: set[str] = {"stream.json", "head.json", LEASE, anchor_key(1), version_key(0), version_key(1)}
     for schema in ("version", "anchor"):
         for data in examples(schema):
             named |= set(_keys(json.loads(data)))

@@ -139,6 +139,10 @@ def test_wrong_values(samples: Samples) -> None:
         ("patch", ("delta", "parts", 0, "key"), "part-0.arrow"),
         ("stream", ("protocol",), "other"),
         ("stream", ("kind",), "version"),
+        ("lease", ("ttl_ms",), 0),
+        ("lease", ("ttl_ms",), 86_400_001),
+        ("lease", ("released",), "no"),
+        ("lease", ("holder",), ""),
     ],
 )
 def test_what_schema_and_decoder_both_refuse(samples: Samples, kind: str, path: Path, wrong: object) -> None:

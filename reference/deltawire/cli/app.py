@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 import deltawire
-from deltawire.cli import demo, errors, following, lineage, looking, patching, publishing, verifying
+from deltawire.cli import coordinating, demo, errors, following, lineage, looking, patching, publishing, verifying
 from deltawire.cli.group import CommandGroup
 from deltawire.cli.options import examples, help_of
 
@@ -87,6 +87,7 @@ _add(
 )
 _add(looking.log, _CHECK, "deltawire log s3://models/run-7", "deltawire log ./stream -n 100 --json")
 _add(looking.show, _CHECK, "deltawire show ./stream latest", "deltawire show s3://models/run-7 42 --all")
+_add(coordinating.lease, _CHECK, "deltawire lease s3://models/run-7", "deltawire lease ./stream --json | jq .holder")
 _add(
     verifying.verify,
     _CHECK,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from deltawire.cli.options import AsJson, Timeout, Url
-from deltawire.cli.publishing import Metadata, SingleWriter, parse_metadata
+from deltawire.cli.publishing import Metadata, SingleWriter, TakeOver, parse_metadata
 from deltawire.cli.streams import parse_version
 from deltawire.errors import InvalidArgumentError
 
@@ -36,6 +36,7 @@ def rollback(
     to: To,
     metadata: Metadata = None,
     single_writer: SingleWriter = False,  # noqa: FBT002 - typer makes options of these
+    take_over: TakeOver = False,  # noqa: FBT002
     timeout: Timeout = None,
     as_json: AsJson = False,  # noqa: FBT002
 ) -> None:
@@ -52,7 +53,7 @@ def rollback(
     number = parse_version(to)
     if number is None:
         raise InvalidArgumentError("a rollback goes back to a version by its number")
-    done = rollback(url, to=number, metadata=parsed, single_writer=single_writer, timeout=timeout)
+    done = rollback(url, to=number, metadata=parsed, single_writer=single_writer, take_over=take_over, timeout=timeout)
     kind = "snapshot" if done.record.delta is None else "delta"
     if as_json:
         print_json(

@@ -44,6 +44,20 @@ SingleWriter = Annotated[
     bool,
     typer.Option("--single-writer", help="Declare that nobody else writes; for stores without conditional writes."),
 ]
+TakeOver = Annotated[
+    bool,
+    typer.Option("--take-over", help="Take the stream from whoever holds it, at once; that producer is then fenced."),
+]
+Ttl = Annotated[
+    float,
+    typer.Option(
+        "--ttl",
+        metavar="SECONDS",
+        min=0.001,
+        max=86_400,
+        help="After how long without a sign of life others may take this command for gone.",
+    ),
+]
 
 
 def publish(
@@ -53,6 +67,8 @@ def publish(
     anchor_every: AnchorEvery = 50,
     absolute: Absolute = False,  # noqa: FBT002 - typer makes options of these
     single_writer: SingleWriter = False,  # noqa: FBT002
+    take_over: TakeOver = False,  # noqa: FBT002
+    ttl: Ttl = 30.0,
     timeout: Timeout = None,
     as_json: AsJson = False,  # noqa: FBT002
 ) -> None:
@@ -60,6 +76,9 @@ def publish(
 
     The stream is created if there is none. Only what changed since the version before is sent; config and tokenizer
     files beside the weights travel along.
+
+    While it runs, the command holds the stream's lease. If another producer holds it and may be gone, the command waits
+    for as long as that one's ttl; if it is alive, the command fails.
     """
     from deltawire.cli.metering import MeteredStore  # noqa: PLC0415 - heavy imports wait until a command runs
     from deltawire.cli.progress import progress  # noqa: PLC0415
@@ -76,7 +95,15 @@ def publish(
     policy = AnchorPolicy(every=anchor_every or None, outweigh=1.0 if anchor_every else None)
     store = MeteredStore(open_store(url))
     with progress("read back the newest version", None) as store.advance:
-        publisher = Publisher(store, anchors=policy, absolute=absolute, single_writer=single_writer, timeout=timeout)
+        publisher = Publisher(
+            store,
+            anchors=policy,
+            absolute=absolute,
+            single_writer=single_writer,
+            take_over=take_over,
+            lease_ttl=ttl,
+            timeout=timeout,
+        )
     store.advance = no_progress
     with publisher:
         show = _show_json if as_json else _table()

@@ -12,6 +12,7 @@ TENSORS = "tensors/"
 FILES = "files/"
 DATA = "data/"
 PROBES = "probe/"
+LEASE = "leases/writer.json"
 
 MAX_VERSION = (1 << 53) - 1
 """The largest version number: what every JSON reader holds exactly."""

@@ -25,6 +25,9 @@ Feature = Annotated[str, Meta(pattern=r"^[a-z0-9]+(-[a-z0-9]+)*\Z", max_length=6
 ProtocolVersion = Annotated[str, Meta(pattern=r"^[0-9]{1,4}\.[0-9]{1,4}\Z")]
 Key = Annotated[str, Meta(pattern=rf"^{SEGMENT}(/{SEGMENT})*\Z", max_length=MAX_KEY_BYTES)]
 
+MAX_TTL_MS = 86_400_000
+"""The longest ttl of a lease: a day."""
+
 JSON_TYPE = "application/json"
 ARROW_TYPE = "application/vnd.apache.arrow.file"
 SAFETENSORS_TYPE = "application/vnd.safetensors"
@@ -197,6 +200,19 @@ class HeadRecord(Envelope, frozen=True, kw_only=True):
     kind: Literal["head"]
     version: Version
     anchor: Version | None = None
+
+
+class LeaseRecord(Envelope, frozen=True, kw_only=True):
+    """``leases/writer.json``: who holds the stream for writing (LSE-1)."""
+
+    kind: Literal["lease"]
+    holder: Name
+    """What people are told of who it is."""
+    acquired_at: Timestamp
+    """When it came to hold it, by its own clock."""
+    ttl_ms: Annotated[int, Meta(ge=1, le=MAX_TTL_MS)]
+    """Milliseconds without a new write of the lease after which its holder may be taken to be gone."""
+    released: bool
 
 
 R = TypeVar("R", bound=Envelope)

@@ -26,6 +26,7 @@ from deltawire.format.tensors import TensorTable
 from deltawire.inspecting.history import Advance, no_progress
 from deltawire.inspecting.stored_content import StoredContent
 from deltawire.limits import DEFAULT_LIMITS, Limits
+from deltawire.reading.leases import read_lease
 from deltawire.reading.stream import Committed, StreamReader, check_anchor, check_chain, check_rollback
 from deltawire.reading.transfer import Transfer
 from deltawire.store.base import Store
@@ -145,6 +146,7 @@ class _Verification:
         self._read_tables()
         self._read_data()
         self._check_head()
+        self._check_lease()
         self._look_for_orphans()
         if deep:
             self._load_anchors()
@@ -275,6 +277,15 @@ class _Verification:
             return
         if head.version < newest:
             self._result.notes.append(f"the hint {keys.HEAD} is stale: version {head.version}, not {newest}")
+
+    def _check_lease(self) -> None:
+        """A lease that cannot be read keeps producers out; say so. LSE-2"""
+        try:
+            read_lease(self._reader, self._deadline)
+        except DeltawireError as error:
+            if error.retryable:
+                raise
+            self._result.notes.append(f"the lease keeps every producer out: {error}")
 
     def _look_for_orphans(self) -> None:
         count = size = 0

@@ -31,8 +31,9 @@ from deltawire.lineage.origin import plain_url
 from deltawire.lineage.spooled import read_files, read_version, spool_version
 from deltawire.producer.base import BaseState
 from deltawire.producer.commit import Outcome, create_record
+from deltawire.producer.envelope import envelope
 from deltawire.producer.hints import write_head
-from deltawire.producer.opening import check_arbitration, envelope
+from deltawire.producer.opening import check_arbitration
 from deltawire.producer.publisher import check_metadata
 from deltawire.reading.stream import Committed, StreamReader, check_anchor
 from deltawire.reading.transfer import Transfer

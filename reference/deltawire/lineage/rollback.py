@@ -25,6 +25,7 @@ def rollback(
     to: int,
     metadata: Mapping[str, Any] | None = None,
     single_writer: bool = False,
+    take_over: bool = False,
     parts: PartOptions | None = None,
     shard_bytes: int = 4 << 30,
     limits: Limits = DEFAULT_LIMITS,
@@ -33,13 +34,14 @@ def rollback(
     """Commit the state and the auxiliary files of version ``to`` as the next version. RBK-1 to RBK-4
 
     Everything comes from the store. The newest version is held in memory, the state to go back to in a temporary file.
-    A trainer that holds the line must open it again afterwards.
+    A trainer that holds the stream keeps it, unless it is taken over; then it must open the stream again.
 
     Args:
         store: URL or store of the stream.
         to: the version to go back to.
         metadata: anything JSON; None repeats what that version says.
         single_writer: declare that nobody else writes; needed on stores that cannot arbitrate.
+        take_over: write even if a producer holds the stream, and fence it.
         parts: sizes and compression of parts.
         shard_bytes: about how large a snapshot's files become, where the tensor table differs.
         limits: what to refuse.
@@ -63,6 +65,7 @@ def rollback(
             opened,
             anchors=NEVER,
             single_writer=single_writer,
+            take_over=take_over,
             parts=parts,
             shard_bytes=shard_bytes,
             limits=limits,

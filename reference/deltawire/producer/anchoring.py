@@ -9,7 +9,8 @@ from deltawire.limits import Limits
 from deltawire.producer.anchors import AnchorPolicy, BackgroundTask
 from deltawire.producer.base import BaseState, Freeze
 from deltawire.producer.commit import create_record
-from deltawire.producer.opening import Line, envelope
+from deltawire.producer.envelope import envelope
+from deltawire.producer.opening import Line
 from deltawire.reading.stream import Committed
 from deltawire.snapshots.writer import write_snapshot
 from deltawire.store.base import Store

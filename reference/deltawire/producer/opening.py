@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
+import time
 import uuid
 from contextlib import suppress
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
-from typing import Any
 
-from deltawire import __version__
 from deltawire.consumer.follower import Follower
 from deltawire.deadline import Deadline
 from deltawire.errors import (
@@ -20,10 +18,13 @@ from deltawire.errors import (
     VersionNotFoundError,
 )
 from deltawire.format import features, keys, records
-from deltawire.format.records import Producer, StreamRecord
+from deltawire.format.records import StreamRecord
 from deltawire.limits import Limits
 from deltawire.producer.base import BaseState
 from deltawire.producer.commit import create_record
+from deltawire.producer.envelope import envelope
+from deltawire.producer.heartbeat import GRACE, Heartbeat
+from deltawire.producer.lease import LeaseTerms, WriterLease
 from deltawire.reading.stream import Committed, StreamReader
 from deltawire.reading.transfer import Transfer
 from deltawire.store.base import Store
@@ -47,33 +48,24 @@ class Line:
     """Size of all deltas written or replayed here."""
     anchor_bytes: int = 0
     """``delta_bytes`` when the anchor's version was committed."""
-
-
-def envelope(
-    stream_id: str, kind: str, *, epoch: int, writer_features: tuple[str, ...], metadata: Any = None
-) -> dict[str, Any]:
-    """The members every record begins with (REC-1), for one logical write."""
-    return {
-        "protocol": features.PROTOCOL,
-        "protocol_version": features.PROTOCOL_VERSION,
-        "kind": kind,
-        "stream_id": stream_id,
-        "commit_id": str(uuid.uuid4()),
-        "epoch": epoch,
-        "created_at": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ"),
-        "producer": Producer(name="deltawire-python", version=__version__),
-        "reader_features": (),
-        "writer_features": writer_features,
-        "metadata": metadata or {},
-    }
+    heartbeat: Heartbeat | None = None
+    """What keeps the lease; None for a single writer, or where the store cannot swap (STO-4)."""
 
 
 def open_line(
-    store: Store, *, absolute: bool, single_writer: bool, limits: Limits, workers: int, deadline: Deadline
+    store: Store,
+    *,
+    absolute: bool,
+    single_writer: bool,
+    terms: LeaseTerms,
+    limits: Limits,
+    workers: int,
+    deadline: Deadline,
 ) -> Line:
-    """Create the stream if there is none, else read its newest version into a base. OPN-1 to OPN-4
+    """Create the stream if there is none, take its lease, and read its newest version into a base. OPN-1 to OPN-7
 
     Raises:
+        LeaseHeldError: another producer holds the stream.
         StoreUnfitError: the store cannot arbitrate between writers, and no single writer was declared.
         InvalidArgumentError: the stream was created otherwise than asked for.
         UnsupportedFeatureError: it needs a writer feature that is not implemented here.
@@ -95,17 +87,33 @@ def open_line(
             transfer.call(deadline, lambda: create_record(store, keys.STREAM, data, deadline=deadline))
             stream = reader.stream(deadline)
         _check_stream(stream, absolute=absolute, arbitrates=arbitrates)
+        if stream.writers == "single" or not store.guarantees.compare_and_swap:
+            return _read_line(store, reader, stream, limits=limits, workers=workers, deadline=deadline)
+        lease = WriterLease(store, stream, terms, limits=limits)
+        _acquire(transfer, lease, deadline)
+        heartbeat = Heartbeat(lease)
         try:
-            reader.latest(deadline)
-        except VersionNotFoundError:
-            if stream.origin is not None:  # FRK-8
-                raise VersionNotFoundError(
-                    "the stream is a fork whose version 0 is not there yet", hint="fork again: that finishes it"
-                ) from None
-            return Line(stream)
-        return _resume(store, reader, stream, limits=limits, workers=workers, deadline=deadline)
+            # Only now: whatever the holder before committed until it was fenced is in the line. OPN-7
+            line = _read_line(store, reader, stream, limits=limits, workers=workers, deadline=deadline)
+            if line.parent is not None:
+                newest = line.parent.record.epoch
+                transfer.call(deadline, lambda: lease.rise_above(newest))
+        except BaseException:
+            heartbeat.stop(GRACE)
+            raise
+        line.heartbeat = heartbeat
+        return line
     finally:
         transfer.close()
+
+
+def _acquire(transfer: Transfer, lease: WriterLease, deadline: Deadline) -> None:
+    # The waiting is done here and not in the pool, where Ctrl-C could not end it. LSE-6
+    while (wait := transfer.call(deadline, lease.attempt)) is not None:
+        left = deadline.left()
+        if left is not None and left < wait:
+            raise transfer.call(deadline, lease.unsettled)
+        time.sleep(wait)
 
 
 def check_arbitration(store: Store) -> None:
@@ -142,9 +150,17 @@ def _check_stream(stream: StreamRecord, *, absolute: bool, arbitrates: bool) -> 
         raise InvalidArgumentError("the stream was not created as absolute")
 
 
-def _resume(
+def _read_line(
     store: Store, reader: StreamReader, stream: StreamRecord, *, limits: Limits, workers: int, deadline: Deadline
 ) -> Line:
+    try:
+        reader.latest(deadline)
+    except VersionNotFoundError:
+        if stream.origin is not None:  # FRK-8
+            raise VersionNotFoundError(
+                "the stream is a fork whose version 0 is not there yet", hint="fork again: that finishes it"
+            ) from None
+        return Line(stream)
     target = ArraysTarget()
     with Follower(store, target, limits=limits, workers=workers) as follower:
         update = follower.poll(timeout=deadline.remaining())

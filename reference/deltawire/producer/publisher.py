@@ -40,8 +40,11 @@ from deltawire.producer.anchors import AnchorPolicy
 from deltawire.producer.commit import Outcome, create_record
 from deltawire.producer.contents import Contents, store_delta, store_snapshot
 from deltawire.producer.encoding import Encoder, EncodingPool
+from deltawire.producer.envelope import envelope
+from deltawire.producer.heartbeat import GRACE
 from deltawire.producer.hints import write_head
-from deltawire.producer.opening import Line, envelope, open_line
+from deltawire.producer.lease import DEFAULT_TTL, LeaseTerms, this_process
+from deltawire.producer.opening import Line, open_line
 from deltawire.producer.published import Published, PublishTimings
 from deltawire.producer.sources import Source, StateLike, auxiliary_files, open_source
 from deltawire.producer.uploads import Uploads
@@ -55,13 +58,18 @@ _MASK = (1 << 64) - 1
 class Publisher:
     """Publishes versions of one model into a stream, and keeps the bits of the last one as the base of the next.
 
-    Opening creates the stream, or reads its newest version back as the base. Holds one copy of the model.
+    Opening creates the stream, or takes it over where the producer before left it: it acquires the stream's lease,
+    which a thread renews until the publisher is closed, and reads the newest version back as the base. Where another
+    producer may be gone, that is observed for as long as its ttl. Holds one copy of the model.
 
     Args:
         store: URL or store of the stream.
         anchors: when to write full snapshots besides the first.
         absolute: create the stream for consumers that keep no copy of the bits; costs about a byte a changed element.
-        single_writer: declare that nobody else ever writes; needed on stores that cannot arbitrate.
+        single_writer: declare that nobody else ever writes; needed on stores that cannot arbitrate. There is no lease.
+        take_over: take the stream from whoever holds it, without waiting; whoever that is, is done for good.
+        lease_ttl: seconds without a sign of life from this publisher after which others may take it for gone.
+        holder: what others are told of who holds the stream; None says the host and the process.
         parts: sizes and compression of parts.
         shard_bytes: about how large a snapshot's files become.
         workers: threads that encode, and as many that upload.
@@ -69,16 +77,20 @@ class Publisher:
         timeout: seconds for opening.
 
     Raises:
+        LeaseHeldError: another producer holds the stream.
         StoreUnfitError, InvalidArgumentError, UnsupportedFeatureError: the stream cannot be written as asked.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - options, given by name
         self,
         store: str | PathLike[str] | Store,
         *,
         anchors: AnchorPolicy | None = None,
         absolute: bool = False,
         single_writer: bool = False,
+        take_over: bool = False,
+        lease_ttl: float = DEFAULT_TTL,
+        holder: str | None = None,
         parts: PartOptions | None = None,
         shard_bytes: int = 4 << 30,
         workers: int = 2,
@@ -96,6 +108,7 @@ class Publisher:
             self._store,
             absolute=absolute,
             single_writer=single_writer,
+            terms=LeaseTerms(ttl=lease_ttl, take_over=take_over, holder=holder or this_process()),
             limits=limits,
             workers=max(workers, 4),
             deadline=Deadline.after(timeout),
@@ -122,10 +135,11 @@ class Publisher:
         self.close()
 
     def close(self, *, timeout: float | None = 600.0) -> None:
-        """Let an anchor that is being written finish, and release the threads."""
+        """Release the lease, let an anchor that is being written finish, and release the threads."""
         deadline = Deadline.after(timeout)
         self._stopped = self._stopped or InvalidArgumentError("the publisher is closed")
-        self._anchoring.wait(timeout)
+        self._release(timeout)
+        self._anchoring.wait(deadline.left())
         self._uploads.close(deadline.left())
         self._encoding.close()
         if self._opened:
@@ -150,6 +164,13 @@ class Publisher:
     def anchor_error(self) -> Exception | None:
         """Why the last anchor could not be written, if it could not; the line of versions goes on without."""
         return self._anchoring.error
+
+    @property
+    def epoch(self) -> int:
+        """The epoch that stands in the records of this publisher."""
+        if self._line.heartbeat is not None:
+            return self._line.heartbeat.lease.epoch
+        return 0 if self._line.parent is None else self._line.parent.record.epoch  # REC-6
 
     def wait_for_anchor(self, *, timeout: float | None = None) -> bool:
         """Wait for an anchor that is being written; whether none is any more."""
@@ -186,6 +207,7 @@ class Publisher:
             if self._stopped is not None:
                 raise type(self._stopped)(str(self._stopped))
             deadline = Deadline.after(timeout)
+            self._check_lease()
             source = open_source(state, dtypes=dtypes or {}, limits=self._limits)
             table = self._table_of(source)
             kept = self._files_for(state, files)
@@ -195,8 +217,32 @@ class Publisher:
             self._stopped = type(error)(str(error))  # not the error itself: its traceback holds the state
             raise
         finally:
-            self._uploads.abandon()
-            self._publishing.release()
+            try:
+                self._uploads.abandon()
+                if self._stopped is not None:  # for good, so that another may follow at once. LSE-11
+                    self._release(GRACE)
+            finally:
+                self._publishing.release()
+
+    def _check_lease(self) -> None:
+        if self._line.heartbeat is not None:
+            try:
+                self._line.heartbeat.lease.check()
+            except FencedError as error:
+                self._stopped = FencedError(str(error))
+                raise
+
+    def _confirm_lease(self, deadline: Deadline) -> None:
+        """Before a commit: a writer that may be taken to be gone, such as one that was asleep, asks first. LSE-10"""
+        if self._line.heartbeat is not None:
+            lease = self._line.heartbeat.lease
+            if lease.stale:
+                self._uploads.run(lease.renew, deadline)
+            lease.check()
+
+    def _release(self, timeout: float | None) -> None:
+        if self._line.heartbeat is not None:
+            self._line.heartbeat.stop(timeout)
 
     def _table_of(self, source: Source) -> TensorTable:
         """The base's own table if the state still fits it, else a new one, which makes a rebase (VSN-5)."""
@@ -236,7 +282,7 @@ class Publisher:
         head = envelope(
             self.stream_id,
             "version",
-            epoch=0 if parent is None else parent.record.epoch,
+            epoch=self.epoch,
             writer_features=self._features,
             metadata=dict(metadata or {}),
         )
@@ -321,6 +367,7 @@ class Publisher:
         key = keys.version_key(record.version)
         records.decode(data, VersionRecord, what=key, limits=self._limits)  # no reader takes what fails here. LIM-4
         deadline.remaining()
+        self._confirm_lease(deadline)
         # Until the line stands at the new version, whatever interrupts us leaves that unfinished. CMT-9
         self._stopped = OutcomeUnknownError(f"the commit of version {record.version} was interrupted")
         try:
@@ -342,6 +389,11 @@ class Publisher:
         who = f"{other.producer.name!r} {other.producer.version!r} at {other.created_at}"
         if other.epoch > record.epoch:
             return FencedError(f"version {record.version} was committed in epoch {other.epoch} by {who}")  # CMT-8
+        if other.epoch < record.epoch:  # the holder before us was in the middle of it. LSE-12
+            return ConflictError(
+                f"version {record.version} was committed in the earlier epoch {other.epoch} by {who}",
+                hint="the last version of the producer before this one arrived late; open the stream again to go on",
+            )
         return ConflictError(f"version {record.version} was committed by another writer: {who}")
 
     def _end(self, committed: Committed, contents: Contents, files: dict[str, bytes], deadline: Deadline) -> None:
