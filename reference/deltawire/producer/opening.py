@@ -87,6 +87,8 @@ def open_line(
             transfer.call(deadline, lambda: create_record(store, keys.STREAM, data, deadline=deadline))
             stream = reader.stream(deadline)
         _check_stream(stream, absolute=absolute, arbitrates=arbitrates)
+        if stream.origin is not None:
+            _check_fork(reader, deadline)
         if stream.writers == "single" or not store.guarantees.compare_and_swap:
             return _read_line(store, reader, stream, limits=limits, workers=workers, deadline=deadline)
         lease = WriterLease(store, stream, terms, limits=limits)
@@ -150,16 +152,22 @@ def _check_stream(stream: StreamRecord, *, absolute: bool, arbitrates: bool) -> 
         raise InvalidArgumentError("the stream was not created as absolute")
 
 
+def _check_fork(reader: StreamReader, deadline: Deadline) -> None:
+    """The first version of a fork is the fork's to write. FRK-8"""
+    try:
+        reader.latest(deadline)
+    except VersionNotFoundError:
+        raise VersionNotFoundError(
+            "the stream is a fork whose version 0 is not there yet", hint="fork again: that finishes it"
+        ) from None
+
+
 def _read_line(
     store: Store, reader: StreamReader, stream: StreamRecord, *, limits: Limits, workers: int, deadline: Deadline
 ) -> Line:
     try:
         reader.latest(deadline)
     except VersionNotFoundError:
-        if stream.origin is not None:  # FRK-8
-            raise VersionNotFoundError(
-                "the stream is a fork whose version 0 is not there yet", hint="fork again: that finishes it"
-            ) from None
         return Line(stream)
     target = ArraysTarget()
     with Follower(store, target, limits=limits, workers=workers) as follower:
