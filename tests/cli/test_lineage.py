@@ -66,8 +66,8 @@ def test_fork(run: Run, stream: Path, tmp_path: Path, version: int, how: str) ->
     assert f"version {version} of {stream.as_uri()}" in run("show", target, 0).out
     assert run("show", target, 0, "--json").json["origin"] == done["origin"]
     assert run("verify", target, "--deep").status == 0
-    assert run("fork", source, target, "--verify", "--json").json == {"verified": True, "origin": done["origin"]}
-    assert "is a fork of" in run("fork", stream, target, "--verify").out
+    assert run("fork", source, target, "--check", "--json").json == {"verified": True, "origin": done["origin"]}
+    assert "is a fork of" in run("fork", stream, target, "--check").out
 
 
 def test_fork_for_people(run: Run, stream: Path, tmp_path: Path) -> None:
@@ -86,10 +86,10 @@ def test_fork_by_mistake(run: Run, stream: Path, tmp_path: Path) -> None:
     assert run("fork", stream, stream).status == 2
     assert run("fork", f"{stream}@1", tmp_path / "fork").status == 0
     assert run("fork", f"{stream}@1", tmp_path / "fork").status == 2
-    assert run("fork", f"{stream}@2", tmp_path / "fork", "--verify").status == 2
-    assert run("fork", tmp_path / "fork", stream, "--verify").status == 2
+    assert run("fork", f"{stream}@2", tmp_path / "fork", "--check").status == 2
+    assert run("fork", tmp_path / "fork", stream, "--check").status == 2
     (stream / "versions" / f"{1:020}.json").unlink()
-    assert run("fork", f"{stream}@1", tmp_path / "fork", "--verify").status == 3
+    assert run("fork", f"{stream}@1", tmp_path / "fork", "--check").status == 3
 
 
 @pytest.mark.parametrize(

@@ -82,8 +82,8 @@ _add(
     lineage.fork,
     _STREAM,
     "deltawire fork s3://models/run-7@41 s3://models/run-8",
-    "deltawire fork ./stream@latest ./experiment",
-    "deltawire fork ./stream@latest ./experiment --verify",
+    "deltawire fork ./stream@41 ./experiment",
+    "deltawire fork ./stream@41 ./experiment --check",
 )
 _add(looking.log, _CHECK, "deltawire log s3://models/run-7", "deltawire log ./stream -n 100 --json")
 _add(looking.show, _CHECK, "deltawire show ./stream latest", "deltawire show s3://models/run-7 42 --all")

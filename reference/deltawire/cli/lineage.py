@@ -26,8 +26,8 @@ Source = Annotated[
     ),
 ]
 Destination = Annotated[str, typer.Argument(metavar="DST", help="Where the new stream is to be.", show_default=False)]
-OnlyVerify = Annotated[
-    bool, typer.Option("--verify", help="Fork nothing: check that DST, which is there, was forked from SRC@VERSION.")
+OnlyCheck = Annotated[
+    bool, typer.Option("--check", help="Fork nothing: check that DST, which is there, was forked from SRC@VERSION.")
 ]
 
 
@@ -85,7 +85,7 @@ def rollback(
 def fork(
     source: Source,
     destination: Destination,
-    verify: OnlyVerify = False,  # noqa: FBT002 - typer makes options of these
+    check: OnlyCheck = False,  # noqa: FBT002 - typer makes options of these
     metadata: Metadata = None,
     single_writer: SingleWriter = False,  # noqa: FBT002
     timeout: Timeout = None,
@@ -94,12 +94,12 @@ def fork(
     """Begin a new stream with a version of another one, for training that goes on in another way.
 
     A snapshot of the version is copied by the store itself where both are in one; else it is streamed through, or
-    rebuilt from deltas. What the fork comes from stands in its stream.json, and --verify checks it. A fork that was
-    interrupted is finished by the same command.
+    rebuilt from deltas. What the fork comes from stands in its stream.json, and --check holds it against the source.
+    A fork that was interrupted is finished by the same command.
     """
     url, number = parse_source(source)
-    if verify:
-        _verify(url, number, destination, timeout=timeout, as_json=as_json)
+    if check:
+        _check(url, number, destination, timeout=timeout, as_json=as_json)
         return
     from deltawire.cli import units  # noqa: PLC0415 - heavy imports wait until a command runs
     from deltawire.cli.looking import origin_members, origin_text  # noqa: PLC0415
@@ -150,7 +150,7 @@ _HOW = {
 }
 
 
-def _verify(url: str, number: int | None, destination: str, *, timeout: float | None, as_json: bool) -> None:
+def _check(url: str, number: int | None, destination: str, *, timeout: float | None, as_json: bool) -> None:
     from deltawire.cli.looking import origin_members, origin_text  # noqa: PLC0415
     from deltawire.cli.output import print_json, print_line  # noqa: PLC0415
     from deltawire.lineage.origin import check_origin  # noqa: PLC0415
