@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 
 from deltawire.format.dtypes import Bits, dtype_of, storage_shape
 from deltawire.inspecting.history import Advance, no_progress
-from deltawire.producer.sources import Source
+from deltawire.producer.source import Source
 from deltawire.store.base import Bytes, ObjectInfo, PutMode, Store, StoredObject
 
 

@@ -11,7 +11,7 @@ from deltawire.format.dtypes import Bits
 from deltawire.format.keys import MAX_VERSION
 from deltawire.format.records import RollbackOf
 from deltawire.format.tensors import TensorTable
-from deltawire.producer.sources import Source
+from deltawire.producer.source import Source
 from deltawire.reading.stream import Committed, StreamReader
 from deltawire.targets.arrays import ArraysTarget
 

@@ -13,7 +13,7 @@ from deltawire.parts.writer import PartOptions, PartWriter
 from deltawire.producer.base import BaseState
 from deltawire.producer.deltas import Sums, encode_delta
 from deltawire.producer.encoding import EncodingPool
-from deltawire.producer.sources import Source
+from deltawire.producer.source import Source
 from deltawire.producer.uploads import Uploads
 from deltawire.snapshots.writer import write_snapshot
 from deltawire.store.base import Store

@@ -46,7 +46,8 @@ from deltawire.producer.hints import write_head
 from deltawire.producer.lease import DEFAULT_TTL, LeaseTerms, this_process
 from deltawire.producer.opening import Line, open_line
 from deltawire.producer.published import Published, PublishTimings
-from deltawire.producer.sources import Source, StateLike, auxiliary_files, open_source
+from deltawire.producer.source import Source
+from deltawire.producer.sources import StateLike, auxiliary_files, open_source
 from deltawire.producer.uploads import Uploads
 from deltawire.reading.stream import Committed
 from deltawire.snapshots.writer import describe_file

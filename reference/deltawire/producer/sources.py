@@ -4,25 +4,19 @@ from __future__ import annotations
 
 import json
 import os
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Hashable, Iterator, Mapping
+from collections.abc import Hashable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from deltawire.errors import InvalidStateError, MissingDependencyError
 from deltawire.format.dtypes import Bits, dtype_of
-from deltawire.format.records import RollbackOf
 from deltawire.limits import Limits
+from deltawire.producer.source import Source, find_aliases
 from deltawire.snapshots.header import Entry
 from deltawire.snapshots.mapping import MappedFile
-
-T = TypeVar("T")
-
-TensorEntry = tuple[str, str, tuple[int, ...]]
-"""Name, dtype name and logical shape of a tensor."""
 
 StateLike = Any
 """A mapping of torch tensors or NumPy arrays, a torch module, or the path of a safetensors file or directory."""
@@ -34,20 +28,6 @@ NUMPY_NAMES = {
     "float8_e5m2fnuz": "F8_E5M2FNUZ", "float8_e8m0fnu": "F8_E8M0",
 }  # fmt: skip
 """Registry names of NumPy's dtypes and those of the package ml_dtypes."""
-
-
-class Source(ABC):
-    """A model state as names, dtypes, shapes and bits; bits are made for one tensor at a time."""
-
-    entries: tuple[TensorEntry, ...]
-    aliases: dict[str, str]
-    """Second names of tensors in ``entries``."""
-    rollback_of: RollbackOf | None = None
-    """The earlier version of the same stream that this state is, if publishing it is a rollback."""
-
-    @abstractmethod
-    def bits(self, name: str) -> Bits:
-        """Flat bit patterns of a tensor on the CPU, valid until the caller's state changes."""
 
 
 def open_source(state: StateLike, *, dtypes: Mapping[str, str], limits: Limits) -> Source:
@@ -76,23 +56,6 @@ def open_source(state: StateLike, *, dtypes: Mapping[str, str], limits: Limits) 
             raise InvalidStateError("the state is empty, or not a mapping of arrays") from None
         return TorchSource(state)
     raise InvalidStateError(f"a {type(state).__name__} cannot be published")
-
-
-def find_aliases(tensors: Mapping[str, T], place: Callable[[T], Hashable]) -> dict[str, str]:
-    """Names of tensors that are another one's memory, and whose (TAB-4).
-
-    Args:
-        tensors: by name.
-        place: what two tensors have in common only if they are the same memory read in the same way; None for a tensor
-            without elements, which is nobody's alias.
-    """
-    first: dict[Hashable, str] = {}
-    aliases = {}
-    for name, tensor in tensors.items():
-        own = place(tensor)
-        if own is not None and first.setdefault(own, name) != name:
-            aliases[name] = first[own]
-    return aliases
 
 
 class ArraysSource(Source):

@@ -9,7 +9,7 @@ import torch
 
 from deltawire.errors import InvalidStateError
 from deltawire.format.dtypes import Bits
-from deltawire.producer.sources import Source, find_aliases
+from deltawire.producer.source import Source, find_aliases
 from deltawire.torch_bits import DTYPE_NAMES, flat_bits, logical_shape, named_tensors, to_numpy
 
 
