@@ -5,6 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from deltawire.format import keys
 from deltawire.producer import commit
 from deltawire.store.memory import MemoryStore
 from tests.faults.doomed import Nursery, nothing, nursery
@@ -47,3 +48,20 @@ def memory() -> MemoryStore:
 def doomed() -> Iterator[Nursery]:
     with nursery() as running:
         yield running
+
+
+@pytest.fixture
+def written(memory: MemoryStore) -> MemoryStore:
+    """The whole scripted line, written without a fault."""
+    Trainer(memory, script()).run()
+    return memory
+
+
+def forget(store: MemoryStore, *numbers: int, parts_only: bool = False) -> None:
+    """Delete versions, or only their delta parts, as a collection of old versions would."""
+    for number in numbers:
+        for info in [*store.list(keys.DATA)]:
+            if info.key.startswith(keys.data_prefix(number, "").rstrip("/")) and info.key.endswith(".arrow"):
+                store.delete(info.key)
+        if not parts_only:
+            store.delete(keys.version_key(number))
