@@ -18,7 +18,7 @@ class Limits:
     """
 
     record_bytes: int = 16 * MIB
-    """Size of a stream, version, anchor, head or lease record."""
+    """Size of a record."""
     table_bytes: int = 256 * MIB
     """Size of a tensor table."""
     json_depth: int = 32
@@ -56,7 +56,11 @@ class Limits:
     file_bytes: int = 256 * MIB
     """Size of one auxiliary file."""
     path_records: int = 1_000_000
-    """Version records walked to reach one target."""
+    """Version records walked to reach one target, and records of one kind in a listing."""
+    kept: int = 100_000
+    """Versions kept below the boundary."""
+    pins: int = 100_000
+    """Pins of a stream."""
 
     def check(self, name: str, value: int, what: str) -> int:
         """Return ``value`` if it is at most the limit called ``name``.

@@ -13,7 +13,7 @@ from tests.spec.document import ROOT
 
 BASE = "https://deltawire.dev/schemas/0.1/"
 FOLDER = ROOT / "schemas"
-RECORDS = ("stream", "version", "anchor", "head", "lease", "tensor_table", "patch")
+RECORDS = ("stream", "version", "anchor", "head", "lease", "pin", "retention", "span", "tensor_table", "patch")
 
 
 @cache

@@ -16,6 +16,9 @@ SHAPES: dict[str, tuple[type[msgspec.Struct], str, tuple[str, ...]]] = {
     "anchor": (records.AnchorRecord, "anchor.json", ("envelope", "anchor")),
     "head": (records.HeadRecord, "head.json", ("envelope", "head")),
     "lease": (records.LeaseRecord, "lease.json", ("envelope", "lease")),
+    "pin": (records.PinRecord, "pin.json", ("envelope", "pin")),
+    "retention": (records.RetentionRecord, "retention.json", ("envelope", "retention")),
+    "span": (records.SpanRecord, "span.json", ("envelope", "span")),
     "tensor_table": (tensors.TableRecord, "tensor_table.json", ("tensor_table",)),
     "patch": (PatchRecord, "patch.json", ("patch",)),
     "envelope": (records.Envelope, COMMON + "envelope", ("envelope",)),
@@ -41,6 +44,9 @@ _ENVELOPES: dict[str, type[records.Envelope]] = {
     "anchor": records.AnchorRecord,
     "head": records.HeadRecord,
     "lease": records.LeaseRecord,
+    "pin": records.PinRecord,
+    "retention": records.RetentionRecord,
+    "span": records.SpanRecord,
 }
 
 

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from deltawire.format import records
-from deltawire.format.keys import LEASE, anchor_key, table_key, version_key
+from deltawire.format.keys import LEASE, RETENTION, anchor_key, pin_key, span_key, table_key, version_key
 from deltawire.format.strict_json import sha256
 from deltawire.format.tensors import TensorTable
 from deltawire.limits import DEFAULT_LIMITS
@@ -74,6 +74,10 @@ def test_examples_are_one_stream() -> None:
     lease = _only("lease", records.LeaseRecord)
     assert head.stream_id == lease.stream_id == stream.stream_id
     assert lease.epoch == versions[-1].record.epoch
+    span = _only("span", records.SpanRecord)
+    assert (span.base_digest, span.version_digest) == (versions[0].digest, versions[1].digest)
+    for record in (span, _only("pin", records.PinRecord), _only("retention", records.RetentionRecord)):
+        assert record.stream_id == stream.stream_id
     [table] = examples("tensor_table")
     assert {committed.record.tensors.key for committed in versions} == {table_key(sha256(table))}
     assert versions[0].record.tensors.bytes == len(table)
@@ -83,7 +87,8 @@ def test_the_overview_lists_the_objects_of_the_examples() -> None:
     text = document.text().split("## 4 Overview")[1]
     listed = text.split("```")[1].split()
     named: set[str] = {"stream.json", "head.json", LEASE, anchor_key(1), version_key(0), version_key(1)}
-    for schema in ("version", "anchor"):
+    named |= {span_key(0, 1), RETENTION, pin_key("5a0f6a52-8c1f-4f4e-9f0e-9a1f3f8b2c77")}
+    for schema in ("version", "anchor", "span"):
         for data in examples(schema):
             named |= set(_keys(json.loads(data)))
     assert listed == sorted(named)

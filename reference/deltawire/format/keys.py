@@ -8,11 +8,14 @@ STREAM = "stream.json"
 HEAD = "head.json"
 VERSIONS = "versions/"
 ANCHORS = "anchors/"
+SPANS = "spans/"
 TENSORS = "tensors/"
 FILES = "files/"
 DATA = "data/"
 PROBES = "probe/"
 LEASE = "leases/writer.json"
+PINS = "leases/readers/"
+RETENTION = "retention.json"
 
 MAX_VERSION = (1 << 53) - 1
 """The largest version number: what every JSON reader holds exactly."""
@@ -22,6 +25,8 @@ SEGMENT = r"[A-Za-z0-9_-](?:[A-Za-z0-9._-]*[A-Za-z0-9_-])?"
 """One segment of a key: it neither starts nor ends with a dot (KEY-1)."""
 
 _NUMBERED = re.compile(r"(?:versions|anchors)/([0-9]{20})\.json")
+_SPAN = re.compile(r"spans/([0-9]{20})-([0-9]{20})\.json")
+_PIN = re.compile(r"leases/readers/([0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12})\.json")
 
 
 def version_key(version: int) -> str:
@@ -32,6 +37,31 @@ def version_key(version: int) -> str:
 def anchor_key(version: int) -> str:
     """Key of the anchor record of a version (KEY-2)."""
     return f"{ANCHORS}{version:020d}.json"
+
+
+def span_key(base: int, target: int) -> str:
+    """Key of the record of a span: the target comes first, so that byte order is the order of targets (KEY-2)."""
+    return f"{SPANS}{target:020d}-{base:020d}.json"
+
+
+def parse_span(key: str) -> tuple[int, int] | None:
+    """Base and target of a span's key; None for any other key, which readers ignore (KEY-5)."""
+    match = _SPAN.fullmatch(key)
+    if match is None:
+        return None
+    target, base = int(match[1]), int(match[2])
+    return (base, target) if base < target <= MAX_VERSION else None
+
+
+def pin_key(pin_id: str) -> str:
+    """Key of a reader's pin."""
+    return f"{PINS}{pin_id}.json"
+
+
+def parse_pin(key: str) -> str | None:
+    """The id in a pin's key; None for any other key, which maintainers ignore (KEY-5)."""
+    match = _PIN.fullmatch(key)
+    return None if match is None else match[1]
 
 
 def table_key(digest: str) -> str:

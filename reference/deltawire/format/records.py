@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from typing import Annotated, Any, Literal, TypeVar
 
@@ -215,6 +216,51 @@ class LeaseRecord(Envelope, frozen=True, kw_only=True):
     released: bool
 
 
+class PinRecord(Envelope, frozen=True, kw_only=True):
+    """``leases/readers/<id>.json``: what a reader needs (PIN-1)."""
+
+    kind: Literal["pin"]
+    holder: Name
+    """What people are told of who it is."""
+    acquired_at: Timestamp
+    """When the pin was first written, by the reader's clock."""
+    ttl_ms: Annotated[int, Meta(ge=1, le=MAX_TTL_MS)]
+    """Milliseconds without a new write of the pin after which its reader may be taken to be gone."""
+    released: bool
+    first: Version
+    """Oldest version that it needs."""
+    last: Version | None = None
+    """Newest one; None for every later version."""
+
+
+class RetentionRecord(Envelope, frozen=True, kw_only=True):
+    """``retention.json``: which versions are part of the stream (RET-1)."""
+
+    kind: Literal["retention"]
+    boundary: Version
+    kept: tuple[Version, ...] = ()
+    """Versions below the boundary that are retained too, ascending."""
+
+
+class SpanRecord(Envelope, frozen=True, kw_only=True):
+    """``spans/<target>-<base>.json``: a delta over several versions, added at any time after them (SPN-1)."""
+
+    kind: Literal["span"]
+    base: Version
+    base_digest: Sha256
+    """sha256 of the exact bytes of the base's record."""
+    version: Version
+    """The target."""
+    version_digest: Sha256
+    """sha256 of the exact bytes of the target's record."""
+    tensors: Descriptor
+    state_digest: Hex64
+    """That of the target."""
+    delta: Delta
+    replaces_bytes: Uint
+    """Bytes of the parts of all deltas from the base to the target."""
+
+
 R = TypeVar("R", bound=Envelope)
 
 
@@ -242,6 +288,13 @@ def decode(data: bytes, kind: type[R], *, what: str, limits: Limits) -> R:
         _check_version(record, what=what, limits=limits)
     elif isinstance(record, AnchorRecord):
         _check_snapshot(record.snapshot, what=what, limits=limits)
+    elif isinstance(record, SpanRecord):
+        _check_span(record, what=what, limits=limits)
+    elif isinstance(record, PinRecord):
+        if record.last is not None and record.last < record.first:
+            raise MalformedRecordError(f"{what} pins versions {record.first} to {record.last}")  # PIN-1
+    elif isinstance(record, RetentionRecord):
+        _check_retention(record, what=what, limits=limits)
     return record
 
 
@@ -275,6 +328,23 @@ def _check_version(record: VersionRecord, *, what: str, limits: Limits) -> None:
     if record.delta is not None:
         check_delta(record.delta, what=what, limits=limits)
     check_files(record.files, what=what, limits=limits)
+
+
+def _check_span(record: SpanRecord, *, what: str, limits: Limits) -> None:
+    if record.base >= record.version:
+        raise MalformedRecordError(f"{what} leads from version {record.base} to {record.version}")  # SPN-1
+    check_delta(record.delta, what=what, limits=limits)
+    size = sum(part.bytes for part in record.delta.parts)
+    if size > record.replaces_bytes:
+        raise MalformedRecordError(f"{what} has {size:,} bytes in place of {record.replaces_bytes:,}")  # SPN-3
+
+
+def _check_retention(record: RetentionRecord, *, what: str, limits: Limits) -> None:
+    limits.check("kept", len(record.kept), f"number of versions kept by {what}")
+    if any(later <= earlier for earlier, later in itertools.pairwise(record.kept)):
+        raise MalformedRecordError(f"{what}: the versions kept do not ascend")  # RET-1
+    if record.kept and record.kept[-1] >= record.boundary:
+        raise MalformedRecordError(f"{what} keeps version {record.kept[-1]}, which is not below the boundary")  # RET-1
 
 
 def check_delta(delta: Delta, *, what: str, limits: Limits) -> None:
