@@ -6,6 +6,8 @@ from abc import ABC, abstractmethod
 from typing import Any
 
 from deltawire.consumer.follower import Follower
+from deltawire.consumer.pin import ReaderPin
+from deltawire.consumer.pinning import Pinning
 from deltawire.errors import (
     ConflictError,
     DeadlineExceededError,
@@ -23,8 +25,8 @@ from deltawire.producer.anchors import AnchorPolicy
 from deltawire.producer.publisher import Publisher
 from deltawire.store.memory import MemoryStore
 from deltawire.targets.arrays import ArraysTarget
-from tests.coordination.simulation import Process, Simulation, current
-from tests.coordination.truth import DTYPES, Truth, state
+from tests.coordination.simulation import Process, Simulation, clock_of, current
+from tests.coordination.truth import DTYPES, Truth, read_retention, state
 from tests.coordination.wire import Wire
 
 TTL = 6.0
@@ -41,6 +43,8 @@ class Actor(ABC):
         count = sum(process.name.startswith(self.kind) for process in simulation.processes)
         self.process = Process(simulation, f"{self.kind} {count}", rate=rate)
         self.wire = Wire(store, truth)
+        self.stuck = False
+        """Whether it does not go on for now."""
         self.done = 0
         """How many things it has done."""
         self.begin()
@@ -62,6 +66,7 @@ class Actor(ABC):
     def crash(self) -> None:
         """It dies where it is; another process begins in its place."""
         self.process.kill()
+        self.stuck = False
         self.wire.faults = []
         self.begin()
 
@@ -87,10 +92,14 @@ class Actor(ABC):
                 return
         raise AssertionError(f"{self.name} does not come to an end: {[task.where for task in self.process.tasks]}")
 
+    def is_at(self, where: str) -> bool:
+        """Whether a thread of it pauses at a place whose name begins like this."""
+        return any(task.where.startswith(where) for task in self.process.tasks)
+
     def until(self, where: str, limit: int = 3000) -> None:
         """Let it come to where a pause begins like this."""
         for _ in range(limit):
-            if any(task.where.startswith(where) for task in self.process.tasks):
+            if self.is_at(where):
                 return
             self.step()
         raise AssertionError(f"{self.name} does not come to {where!r}: {[task.where for task in self.process.tasks]}")
@@ -160,7 +169,11 @@ class Reader(Actor):
         self.pins = pins
         self.target = ArraysTarget()
         self.shown: int | None = None
+        self.pinning: Pinning | None = None
+        self.relied = "", read_retention(None)
+        """The pin that was confirmed last, and what was retained then."""
         super().__init__(*args, **options)
+        self.truth.pinned[self.name] = self.relies_on
 
     @property
     def version(self) -> int | None:
@@ -168,7 +181,10 @@ class Reader(Actor):
         return None if held is None else held.committed.record.version
 
     def live(self) -> None:
-        with Follower(self.wire, self.target, workers=1) as follower:
+        with Follower(
+            self.wire, self.target, workers=1, pin=self.pins, pin_ttl=TTL, holder=self.name
+        ) as follower:
+            self.pinning = follower._pinning
             while True:
                 self.rest()
                 newest = len(self.truth.line) - 1
@@ -185,6 +201,8 @@ class Reader(Actor):
     def _lost(self, error: DeltawireError, newest: int) -> None:
         if newest < 0 and isinstance(error, (StreamNotFoundError, VersionNotFoundError)):
             return
+        if self.pin is None and newest >= 0:
+            return  # what it wanted was collected under it; it will come to something newer
         self.truth.fail(f"{self.name} reached nothing: {error!r}")
 
     def happen(self, what: str) -> None:
@@ -199,7 +217,27 @@ class Reader(Actor):
         self.shown = None
         self.crash()
 
+    @property
+    def pin(self) -> ReaderPin | None:
+        """Its pin, while that may be relied on. PIN-4, PIN-6"""
+        pin = None if self.pinning is None else self.pinning.pin
+        with clock_of(self.process):
+            return pin if pin is not None and pin.held and pin.confirmed and pin.covers else None
+
+    def relies_on(self, number: int) -> bool:
+        """Whether a version is kept for it. PIN-1"""
+        if self.pin is None or self.pin._wanted is None:
+            return False
+        first, last = self.pin._wanted
+        return first <= number <= (number if last is None else last) and self.relied[1](number)
+
+    def crash(self) -> None:
+        self.pinning = None
+        super().crash()
+
     def check(self) -> None:
+        if self.pin is not None and self.pin.id != self.relied[0]:
+            self.relied = self.pin.id, read_retention(self.wire.retention)
         version = self.version
         if version is None:
             return
@@ -207,3 +245,17 @@ class Reader(Actor):
             self.truth.fail(f"{self.name} goes back from version {self.shown} to {version}")
         self.shown = version
         self.truth.shown(self.name, version, self.target.arrays)
+
+
+class Judge(Actor):
+    """Reads every version that is retained, from nothing."""
+
+    kind = "judge"
+
+    def live(self) -> None:
+        for version in self.truth.line:
+            if self.truth.retained(version.number):
+                with Follower(self.wire.inner, workers=1, pin=False) as follower:
+                    follower.poll(to=version.number)
+                    self.truth.shown(self.name, version.number, follower.arrays)
+        self.rest()

@@ -68,6 +68,13 @@ def named(record: Any) -> Iterator[str]:
             yield from named(value)
 
 
+def read_retention(data: bytes | None) -> Callable[[int], bool]:
+    """Which versions are retained, as a record says."""
+    record = {"boundary": 0} if data is None else json.loads(data)
+    boundary, kept = record["boundary"], frozenset(record.get("kept", ()))
+    return lambda number: number >= boundary or number in kept
+
+
 @dataclass(frozen=True)
 class Version:
     """A version that was committed."""
@@ -94,12 +101,11 @@ class Truth:
         self.seeds = 0
         self.withdrawn: set[int] = set()
         """Seeds of states whose writer was told that they are not committed."""
-        self.pinned: dict[str, Callable[[], range | None]] = {}
-        """Of each reader, the versions that it may rely on."""
+        self.pinned: dict[str, Callable[[int], bool]] = {}
+        """Of each reader, whether it may rely on a version."""
         self._simulation = simulation
         self._store = store
         self._lease_epoch = -1
-        self._pins_seen: dict[str, frozenset[int]] = {}
 
     # What writers and readers tell
 
@@ -150,7 +156,7 @@ class Truth:
                 if self.retained(version.number):
                     self.fail(f"{key} of the retained version {version.number} is removed")
                 for who, relied in self.pinned.items():
-                    if version.number in (relied() or ()):
+                    if relied(version.number):
                         self.fail(f"{key} of version {version.number} is removed, which {who} has pinned")
         for number in self._beginnings():
             if not self._has_snapshot(number, without=key):

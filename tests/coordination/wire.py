@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from typing import Protocol, TypeVar
 
 from deltawire.errors import DeltawireError, StoreUnavailableError
+from deltawire.format import keys
 from deltawire.store.base import Bytes, ObjectInfo, PutMode, Store, StoredObject
 from deltawire.store.memory import MemoryStore
 from tests.coordination.simulation import current
@@ -38,6 +40,10 @@ class Wire(Store):
         """What happens to the next calls, in this order."""
         self.late: list[tuple[str, Callable[[], object]]] = []
         """Writes that are still on their way."""
+        self.retention: bytes | None = None
+        """What it read last of what is retained."""
+        self.knows_times = True
+        """Whether the store tells when an object was written."""
 
     def arrive(self) -> None:
         """Let the first write that is on its way take place."""
@@ -46,13 +52,21 @@ class Wire(Store):
             write()
 
     def get(self, key: str, *, max_bytes: int) -> StoredObject:
-        return self._call("get", key, lambda: self.inner.get(key, max_bytes=max_bytes))
+        def read() -> StoredObject:
+            if key == keys.RETENTION:
+                self.retention = None
+            stored = self.inner.get(key, max_bytes=max_bytes)
+            if key == keys.RETENTION:
+                self.retention = stored.data
+            return stored
+
+        return self._call("get", key, read)
 
     def get_range(self, key: str, start: int, length: int) -> bytes:
         return self._call("get_range", key, lambda: self.inner.get_range(key, start, length))
 
     def head(self, key: str) -> ObjectInfo:
-        return self._call("head", key, lambda: self.inner.head(key))
+        return self._call("head", key, lambda: self._info(self.inner.head(key)))
 
     def list(self, prefix: str) -> Iterator[ObjectInfo]:
         page = self._page(prefix, "")
@@ -61,7 +75,13 @@ class Wire(Store):
             page = self._page(prefix, page[-1].key) if len(page) == PAGE else []
 
     def _page(self, prefix: str, after: str) -> Sequence[ObjectInfo]:
-        return self._call("list", prefix, lambda: [info for info in self.inner.list(prefix) if info.key > after][:PAGE])
+        def list_from() -> list[ObjectInfo]:
+            return [self._info(info) for info in self.inner.list(prefix) if info.key > after][:PAGE]
+
+        return self._call("list", prefix, list_from)
+
+    def _info(self, info: ObjectInfo) -> ObjectInfo:
+        return info if self.knows_times else replace(info, modified_at=None)
 
     def put(self, key: str, data: Bytes, *, mode: PutMode) -> str:
         content = bytes(data)
