@@ -8,6 +8,7 @@ from os import PathLike
 from pathlib import Path
 
 from deltawire.errors import InvalidArgumentError, MissingDependencyError
+from deltawire.format.public_keys import signs_anything
 
 try:
     from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
@@ -74,11 +75,11 @@ def signing_key(given: PrivateKeyLike) -> SigningKey:
 def public_key(given: PublicKeyLike) -> str:
     """Read a public key into the form ``ed25519:<hex>``. Raises InvalidArgumentError."""
     if isinstance(given, Ed25519PublicKey):
-        return _named(given)
+        return _fit(_named(given))
     if isinstance(given, str) and given.startswith(_SCHEME):
         if not _PUBLIC.fullmatch(given):
             raise InvalidArgumentError(f"a public key is {_SCHEME} and 64 hex digits in lower case, not {given[:80]!r}")
-        return given
+        return _fit(given)
     what, pem = _pem(given, "a public key")
     if b"PRIVATE KEY-----" in pem:
         raise InvalidArgumentError(f"{what} is a private key, where a public one is meant")
@@ -88,11 +89,14 @@ def public_key(given: PublicKeyLike) -> str:
         raise InvalidArgumentError(f"{what} is not a public key in PEM") from None
     if not isinstance(loaded, Ed25519PublicKey):
         raise InvalidArgumentError(f"{what} is not an Ed25519 key")
-    return _named(loaded)
+    return _fit(_named(loaded))
 
 
 def verify(key: str, value: str, message: bytes) -> bool:
-    """Whether ``value``, 128 hex digits, is the signature of a message by ``key``, ``ed25519:<hex>``."""
+    """Whether ``value``, 128 hex digits, is the signature of a message by ``key``, ``ed25519:<hex>``.
+
+    For keys that ``public_key`` or a decoded record has let through: under others anything may be a signature.
+    """
     public = Ed25519PublicKey.from_public_bytes(bytes.fromhex(key.removeprefix(_SCHEME)))
     try:
         public.verify(bytes.fromhex(value), message)
@@ -106,6 +110,12 @@ _KEYGEN = "'deltawire keygen FILE' makes one"
 
 def _signing_key(private: Ed25519PrivateKey) -> SigningKey:
     return SigningKey(_named(private.public_key()), private)
+
+
+def _fit(key: str) -> str:
+    if signs_anything(key):
+        raise InvalidArgumentError(f"{key} is a key for which anyone can sign")  # SIG-12
+    return key
 
 
 def _named(public: Ed25519PublicKey) -> str:

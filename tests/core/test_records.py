@@ -80,7 +80,7 @@ def stream() -> Value:
     return envelope("stream") | {"writers": "many"}
 
 
-KEYS = ["ed25519:" + f"{number:064x}" for number in range(17)]
+KEYS = ["ed25519:" + f"{number:064x}" for number in range(2, 19)]
 
 
 def signed_stream() -> Value:
@@ -263,6 +263,7 @@ BROKEN: list[tuple[str, str, Any, str]] = [
     ("stream", "producer.name", "x" * 201, "malformed_record"),
     ("signed", "signing_keys", KEYS, "limit_exceeded"),  # SIG-1
     ("signed", "signing_keys", [*KEYS[:3], KEYS[1]], "malformed_record"),
+    ("signed", "signing_keys", ["ed25519:" + "0" * 64], "malformed_record"),  # SIG-12
     ("signed", "signing_keys", [], "malformed_record"),
     ("signed", "signing_keys", ..., "malformed_record"),
     ("signed", "writer_features", [], "malformed_record"),

@@ -19,6 +19,7 @@ from deltawire.format import records
 from deltawire.format.boxes import Box, flat_indices
 from deltawire.format.dtypes import DTYPES, Bits, Dtype, storage_shape
 from deltawire.format.keys import anchor_key, parse_numbered, version_key
+from deltawire.format.signing import signed_message
 from deltawire.format.strict_json import sha256
 from deltawire.format.tensors import Tensor, digest_seed, parse_table
 from deltawire.kernels import oracle
@@ -26,7 +27,6 @@ from deltawire.kernels.digest import digest_at, digest_range
 from deltawire.kernels.gaps import decode_gaps, encode_gaps
 from deltawire.kernels.scan import Room
 from deltawire.kernels.values import encode_differences
-from deltawire.format.signing import signed_message
 from deltawire.limits import DEFAULT_LIMITS
 from deltawire.parts.reader import read_batch
 from deltawire.producer.encoding import Encoder

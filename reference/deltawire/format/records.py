@@ -11,6 +11,7 @@ from msgspec import Meta, Struct
 from deltawire.errors import MalformedRecordError
 from deltawire.format import features, strict_json
 from deltawire.format.keys import MAX_KEY_BYTES, MAX_VERSION, SEGMENT
+from deltawire.format.public_keys import signs_anything
 from deltawire.limits import Limits
 
 Uint = Annotated[int, Meta(ge=0, le=MAX_VERSION)]
@@ -278,6 +279,8 @@ def _check_stream(record: StreamRecord, *, what: str, limits: Limits) -> None:
     limits.check("signing_keys", len(record.signing_keys), f"number of signing keys of {what}")
     if len(set(record.signing_keys)) != len(record.signing_keys):
         raise MalformedRecordError(f"{what} names a signing key twice")  # SIG-1
+    if any(map(signs_anything, record.signing_keys)):
+        raise MalformedRecordError(f"{what} names a signing key for which anyone can sign")  # SIG-12
     if bool(record.signing_keys) != ("signed" in record.writer_features):
         raise MalformedRecordError(f"{what}: a stream has signing keys if it is signed, and only then")  # SIG-1
 

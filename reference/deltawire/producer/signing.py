@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from os import PathLike
 from typing import TYPE_CHECKING
@@ -37,7 +37,7 @@ def as_signing(signing_key: PrivateKeyLike | None, co_signers: Sequence[PublicKe
         if co_signers:
             raise InvalidArgumentError("co_signers are of use only with a signing_key")
         return None
-    if isinstance(co_signers, (str, bytes, PathLike)):
+    if isinstance(co_signers, (str, bytes, PathLike)) or not isinstance(co_signers, Iterable | None):
         raise InvalidArgumentError(f"co_signers is a list of public keys, not one of them: {str(co_signers)[:80]!r}")
     from deltawire import ed25519  # noqa: PLC0415 - cryptography is imported where keys are used
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from os import PathLike
 from typing import TYPE_CHECKING
@@ -62,8 +62,8 @@ def as_trust(trust: Trust | Sequence[PublicKeyLike] | None) -> Trust | None:
     """Make a ``Trust`` of public keys. Raises InvalidArgumentError, MissingDependencyError."""
     if trust is None or isinstance(trust, Trust):
         return trust
-    if isinstance(trust, (str, bytes, PathLike)):
-        raise InvalidArgumentError(f"trust is a list of public keys, such as [{str(trust)[:80]!r}], not one of them")
+    if isinstance(trust, (str, bytes, PathLike)) or not isinstance(trust, Iterable):
+        raise InvalidArgumentError(f"trust is a list of public keys, not one of them: {str(trust)[:80]!r}")
     if not trust:
         raise InvalidArgumentError("trust names no public key; None trusts whoever can write to the store")
     from deltawire import ed25519  # noqa: PLC0415 - cryptography is imported where keys are used
