@@ -38,7 +38,8 @@ def contents(store: MemoryStore) -> Objects:
 
 def state(version: int) -> dict[str, np.ndarray[Any, Any]]:
     """Two tensors in one shard, of which a digest can be forged."""
-    return {"a": np.arange(50, dtype=np.uint64) + version // 2, "b": np.arange(7, dtype=np.uint64) * 3 + version}
+    a, b = np.arange(50, dtype=np.uint64), np.arange(7, dtype=np.uint64)
+    return {"a": a + version, "b": b * 3 + min(version, ANCHOR)}
 
 
 def write(store: MemoryStore, *, anchor: bool = True, key: SigningKey | None = OURS) -> None:

@@ -13,11 +13,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from deltawire import Follower
+from deltawire import Follower, Publisher, fork, rollback
 from deltawire.errors import CODES
 from deltawire.format import keys
 from deltawire.format.strict_json import sha256
 from deltawire.format.tensors import digest_seed
+from deltawire.store.memory import MemoryStore
 from tests.core.refusal import refusal
 from tests.signing.streams import (
     ANCHOR,
@@ -65,6 +66,10 @@ def follow(objects: Mapping[str, bytes], *, held: int | None = None, trust: Any 
 def without(record: Record, *names: str) -> None:
     for name in names:
         record.pop(name)
+
+
+def as_without_signature(record: Record) -> None:
+    without(record, "signature")
 
 
 def as_unsigned(record: Record) -> None:
@@ -301,10 +306,10 @@ def _unmix(x: int) -> int:
     return unshift(x, 30)
 
 
-def forged_shard(shard: bytes) -> bytes:
+def forged_shard(shard: bytes, version: int) -> bytes:
     """Tensor ``b`` with other bits of the same digest: two elements, the second of which makes up for the first."""
     seed = digest_seed("b", "U64", (7,))
-    old = state(0)["b"].tolist()
+    old = state(version)["b"].tolist()
 
     def share(index: int, bits: int) -> int:
         return _mix(((seed + index * _G) & _M) ^ bits)
@@ -319,7 +324,7 @@ def forged_shard(shard: bytes) -> bytes:
 def test_a_shard_of_which_a_part_is_read() -> None:
     [key] = [key for key in GOOD if key.endswith(".safetensors")]
     first = {key: data for key, data in GOOD.items() if not key.startswith(keys.VERSIONS) or key == V(0)}
-    objects = {**first, key: forged_shard(first[key])}
+    objects = {**first, key: forged_shard(first[key], 0)}
     with Follower(new_store(objects), tensors=["b"]) as follower:
         follower.poll()
         follower.verify()
@@ -333,3 +338,32 @@ def test_a_shard_of_which_a_part_is_read() -> None:
         assert update is not None
         assert list(follower.arrays) == ["b"]
         assert update.bytes_fetched == len(first[key])
+
+
+def test_nobody_signs_what_a_forged_anchor_holds() -> None:
+    """It has the digests that its version gives, and other bits; only its signature is missing."""
+    [shard] = json.loads(honest()[ANCHOR_KEY])["snapshot"]["shards"]
+    forged = forged_shard(honest()[shard["key"]], ANCHOR)
+    objects = {**honest(), shard["key"]: forged}
+
+    def believe(record: Record) -> None:
+        record["snapshot"]["shards"][0]["digest"] = sha256(forged)
+
+    def first_of(store: MemoryStore) -> int:
+        with Follower(store) as follower:
+            follower.poll()
+            return int(np.asarray(follower.arrays["b"]).view(np.uint64)[0])
+
+    for change in (as_without_signature, nothing):
+        store = new_store(changed(changed(objects, ANCHOR_KEY, believe), ANCHOR_KEY, change))
+        assert first_of(store) == 0xBAD, "without keys it is believed"
+        for version in (ANCHOR, NEWEST):
+            destination = new_store()
+            assert fork(store, destination, version=version, trust=[OURS.key], signing_key=NEXT).how == "rebuilt"
+            assert first_of(destination) == state(version)["b"][0]
+        with Publisher(store, signing_key=OURS) as publisher:
+            assert publisher.publish(state(NEWEST)).changed_elements == 0
+        rollback(store, to=ANCHOR, signing_key=OURS)
+        with Follower(store, trust=[OURS.key]) as follower:
+            follower.poll()
+            assert is_state(follower, ANCHOR)
