@@ -11,7 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from os import PathLike
 from types import TracebackType
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 from deltawire.consumer.loading import check_room, load_snapshot
 from deltawire.consumer.staging import Totals, check_disjoint, check_totals, stage_row
@@ -32,11 +32,15 @@ from deltawire.limits import DEFAULT_LIMITS, Limits
 from deltawire.parts.reader import read_batch
 from deltawire.reading.stream import Step, StreamReader
 from deltawire.reading.transfer import RangeRequest, Transfer
+from deltawire.reading.trust import Trust, as_trust
 from deltawire.store.base import Store
 from deltawire.targets.arrays import Array, ArraysTarget
 from deltawire.targets.base import Change, Held, Target
 from deltawire.targets.digests import state_digest_of
 from deltawire.targets.opening import TargetLike, as_target
+
+if TYPE_CHECKING:
+    from deltawire.ed25519 import PublicKeyLike
 
 _MASK = (1 << 64) - 1
 
@@ -102,7 +106,10 @@ class Follower:
         target: a dict of NumPy arrays or torch tensors, a torch module, the path of a directory, or a ``Target``;
             None for arrays of the follower's own, shown as ``follower.arrays``.
         tensors: names or glob patterns of the tensors wanted; None for all. A name stands for its tensor alone,
-            even where it is a pattern too. Only their bytes are fetched, up to neighbours in the same batch.
+            even where it is a pattern too. Only their bytes are fetched, up to neighbours in the same batch (with
+            ``trust``, in the same shard too).
+        trust: public keys (``ed25519:<hex>``, PEM or the path of a PEM file). The stream must be signed by one of them,
+            and its records by the keys that it lists; None believes whoever can write to the store. SIG-5, SIG-6
         limits: what to refuse.
         workers: concurrent requests.
     """
@@ -113,6 +120,7 @@ class Follower:
         target: TargetLike | None = None,
         *,
         tensors: Sequence[str] | None = None,
+        trust: Sequence[PublicKeyLike] | Trust | None = None,
         limits: Limits = DEFAULT_LIMITS,
         workers: int = 8,
     ) -> None:
@@ -120,10 +128,11 @@ class Follower:
 
         if isinstance(tensors, str):
             raise InvalidArgumentError(f"tensors is a list of patterns, such as [{tensors!r}], not one string")
+        trusted = as_trust(trust)
         opened = store if isinstance(store, Store) else open_store(store)
         self._opened = opened if opened is not store else None
         self._transfer = Transfer(opened, limits=limits, workers=workers)
-        self._reader = StreamReader(self._transfer)
+        self._reader = StreamReader(self._transfer, trusted)
         self._patterns = None if tensors is None else tuple(tensors)
         self._target = as_target(target)
         self._closed = False
@@ -176,7 +185,7 @@ class Follower:
 
         Raises:
             DeadlineExceededError: ``timeout`` seconds passed; the target holds what it held, or a version on the way.
-            IntegrityError, FormatError: something in the store is not right; same.
+            IntegrityError, FormatError: something in the store is not right, or not signed as it must be; same.
             PathLostError: nothing leads there.
         """
         if to is not None and not 0 <= to <= MAX_VERSION:
@@ -288,6 +297,8 @@ class Follower:
                 f" {stream.stream_id}",
                 hint="follow this stream into another target",
             )
+        if held is not None:
+            self._reader.recognise(held.committed, deadline)
         return held
 
     def _selected(self, table: TensorTable) -> list[Tensor]:
@@ -331,7 +342,14 @@ class Follower:
             self._target.begin_snapshot(table, selected)
             expected = int(record.state_digest, 16)
             loaded = load_snapshot(
-                self._transfer, snapshot, table, selected, self._target, deadline, state_digest=expected
+                self._transfer,
+                snapshot,
+                table,
+                selected,
+                self._target,
+                deadline,
+                state_digest=expected,
+                whole_shards=self._reader.trust is not None,
             )
         except BaseException:
             self._target.abort_snapshot()

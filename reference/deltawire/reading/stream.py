@@ -25,6 +25,7 @@ from deltawire.format.strict_json import sha256
 from deltawire.format.tensors import TensorTable, parse_table
 from deltawire.reading.planner import Edge, plan
 from deltawire.reading.transfer import Transfer
+from deltawire.reading.trust import Trust
 
 _ANCHOR_DETOUR = 4
 """A reader this many versions behind asks whether an anchor is cheaper than replaying."""
@@ -49,10 +50,16 @@ class Step:
 
 
 class StreamReader:
-    """Records of one stream, each checked on its own and against its neighbours."""
+    """Records of one stream, each checked on its own and against its neighbours.
 
-    def __init__(self, transfer: Transfer) -> None:
+    With ``trust``, records of the stream, of versions and of anchors come out of here only if they are signed as they
+    must be; every method that reads one then raises BadSignatureError besides what it says. SIG-5, SIG-6
+    """
+
+    def __init__(self, transfer: Transfer, trust: Trust | None = None) -> None:
         self.transfer = transfer
+        self.trust = trust
+        self._recognised: str | None = None
         self._stream: StreamRecord | None = None
         self._tables: OrderedDict[Descriptor, TensorTable] = OrderedDict()
 
@@ -69,8 +76,18 @@ class StreamReader:
                 url = self.transfer.store.url
                 raise StreamNotFoundError(f"there is no stream at {url}") from None
             limits = self.transfer.limits
-            self._stream = records.decode(data, StreamRecord, what=keys.STREAM, limits=limits)
+            record = records.decode(data, StreamRecord, what=keys.STREAM, limits=limits)
+            if self.trust is not None:
+                self.trust.check_stream(record, data)
+            self._stream = record
         return self._stream
+
+    def recognise(self, held: Committed, deadline: Deadline) -> None:
+        """Hold the record of a version that was taken over earlier to the signatures that are demanded now. SIG-6"""
+        if self.trust is not None and held.digest != self._recognised:
+            what = f"the record of version {held.record.version}, which is held,"
+            self.trust.check(held.record, held.data, self.stream(deadline), what=what)
+            self._recognised = held.digest
 
     def version(self, number: int, deadline: Deadline) -> Committed:
         """Read one version record.
@@ -108,7 +125,10 @@ class StreamReader:
         except ObjectNotFoundError:
             raise VersionNotFoundError(f"there is no anchor of version {number}") from None
         record = records.decode(data, AnchorRecord, what=key, limits=self.transfer.limits)
-        check_ours(record, self.stream(deadline), key, number)
+        stream = self.stream(deadline)
+        if self.trust is not None:
+            self.trust.check(record, data, stream, what=key)
+        check_ours(record, stream, key, number)
         return record
 
     def table(self, version: Committed, deadline: Deadline) -> TensorTable:
@@ -250,6 +270,8 @@ class StreamReader:
         except ObjectNotFoundError:
             raise VersionNotFoundError(f"version {number} is not in the store") from None
         record = records.decode(data, VersionRecord, what=key, limits=self.transfer.limits)
+        if self.trust is not None:
+            self.trust.check(record, data, stream, what=key)
         check_ours(record, stream, key, number)
         return Committed(record, sha256(data), data)
 
