@@ -30,7 +30,7 @@ from deltawire.lineage.copying import can_be_copied, copy_snapshot
 from deltawire.lineage.origin import plain_url
 from deltawire.lineage.spooled import read_files, read_version, spool_version
 from deltawire.producer.base import BaseState
-from deltawire.producer.commit import Outcome, create_record
+from deltawire.producer.commit import Outcome, check_retained, create_record
 from deltawire.producer.envelope import envelope
 from deltawire.producer.hints import write_head
 from deltawire.producer.opening import check_arbitration
@@ -211,6 +211,7 @@ class _Forking:
         if begun is None:
             self._create(keys.STREAM, described)
         self._create(key, encoded)
+        check_retained(self._store, stream, 0, limits=self._limits, deadline=self._deadline)  # CMT-11
         self._write_head(stream)
         return Forked(
             stream_id=stream.stream_id,

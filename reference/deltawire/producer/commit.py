@@ -7,8 +7,19 @@ from collections.abc import Callable
 from enum import StrEnum
 
 from deltawire.deadline import Deadline
-from deltawire.errors import LimitExceededError, ObjectExistsError, ObjectNotFoundError, OutcomeUnknownError, StoreError
-from deltawire.limits import MIB
+from deltawire.errors import (
+    DeltawireError,
+    FencedError,
+    LimitExceededError,
+    ObjectExistsError,
+    ObjectNotFoundError,
+    OutcomeUnknownError,
+    StoreError,
+)
+from deltawire.format import keys
+from deltawire.format.records import StreamRecord
+from deltawire.limits import MIB, Limits
+from deltawire.reading.retention import Retention, decode_retention
 from deltawire.store.base import Store
 
 _PAUSES = (0.1, 0.3, 1.0, 3.0)
@@ -56,10 +67,56 @@ def create_record(
             pass  # it did not arrive: send it again
         except StoreError as error:
             failure = error
-        if pause is None or (deadline.at is not None and time.monotonic() + pause > deadline.at):
+        if pause is None or _ends_within(pause, deadline):
             break
         sleep(pause)
     raise OutcomeUnknownError(f"{key} may or may not have been written: {failure or 'it keeps vanishing'}")
+
+
+def check_retained(
+    store: Store,
+    stream: StreamRecord,
+    version: int,
+    *,
+    limits: Limits,
+    deadline: Deadline,
+    sleep: Callable[[float], None] = time.sleep,
+) -> None:
+    """After a version record was created: whether the line had gone on, and that number had been collected. CMT-11
+
+    Raises:
+        FencedError: it had; what was created is garbage.
+        OutcomeUnknownError: what is retained cannot be read.
+    """
+    failure: DeltawireError | None = None
+    for pause in (*_PAUSES, None):
+        try:
+            data = store.get(keys.RETENTION, max_bytes=limits.record_bytes).data
+            record = decode_retention(data, stream, limits=limits)
+        except ObjectNotFoundError:
+            return
+        except DeltawireError as error:
+            failure = error
+        else:
+            if version not in Retention(record.boundary, record.kept):
+                raise FencedError(
+                    f"the line went on without this version {version}: what is retained begins at {record.boundary}"
+                )
+            return
+        if (
+            pause is None
+            or not failure.retryable
+            or (deadline.at is not None and time.monotonic() + pause > deadline.at)
+        ):
+            break
+        sleep(pause)
+    raise OutcomeUnknownError(
+        f"version {version} was created, but may be one that was collected: {keys.RETENTION} cannot be read: {failure}"
+    )
+
+
+def _ends_within(seconds: float, deadline: Deadline) -> bool:
+    return deadline.at is not None and time.monotonic() + seconds > deadline.at
 
 
 def _read_back(store: Store, key: str, length: int) -> bytes | None:

@@ -31,7 +31,7 @@ from deltawire.limits import DEFAULT_LIMITS, Limits
 from deltawire.parts.writer import PartOptions
 from deltawire.producer.anchoring import Anchoring
 from deltawire.producer.anchors import AnchorPolicy
-from deltawire.producer.commit import Outcome, create_record
+from deltawire.producer.commit import Outcome, check_retained, create_record
 from deltawire.producer.contents import Contents, store_delta, store_snapshot
 from deltawire.producer.encoding import Encoder, EncodingPool
 from deltawire.producer.envelope import envelope
@@ -365,7 +365,7 @@ class Publisher:
         )
 
     def _commit(self, record: VersionRecord, deadline: Deadline) -> Committed:
-        """Create the version record, and say what happened if that is not what happened. CMT-3, CMT-8"""
+        """Create the version record, and say what happened if that is not what happened. CMT-3, CMT-8, CMT-11"""
         data = encode(record, self._line.signing)
         key = keys.version_key(record.version)
         record = records.decode(
@@ -375,8 +375,15 @@ class Publisher:
         self._confirm_lease(deadline)
         # Until the line stands at the new version, whatever interrupts us leaves that unfinished. CMT-9
         self._stopped = OutcomeUnknownError(f"the commit of version {record.version} was interrupted")
+
+        def create() -> Outcome:
+            outcome = create_record(self._store, key, data, deadline=deadline)
+            if outcome is Outcome.OURS:
+                check_retained(self._store, self._line.stream, record.version, limits=self._limits, deadline=deadline)
+            return outcome
+
         try:
-            outcome = self._uploads.commit(lambda: create_record(self._store, key, data, deadline=deadline), deadline)
+            outcome = self._uploads.commit(create, deadline)
         except (StoreError, DeadlineExceededError):
             self._stopped = None  # nothing was committed
             raise
