@@ -94,17 +94,24 @@ class Earlier:
             self._restore(self.copy)
 
     def absorb(self, later: Earlier, now: Bits) -> None:
-        """Take note of all that was noted by one that began when this one had noted all before; it is used up."""
+        """Take note of all that was noted by one that began when this one had noted all before; it is used up.
+
+        Args:
+            later: what to take in.
+            now: flat bits of the whole tensor as it is.
+        """
         if self.copy is not None:
             return
         if later.copy is not None:
             self.copy, later.copy = later.copy, None
             self._restore(self.copy)
         else:
-            self.note(later.changed(now), now)
+            later._merge_all()
+            for undo in later._undos:
+                self.note(undo, now)
 
     def changed(self, now: Bits) -> Undo:
-        """Elements whose bits are not what they were, while there is no copy.
+        """Elements whose bits are not what they were, while there is no copy; others are noted no more.
 
         Args:
             now: flat bits of the whole tensor as it is.
@@ -114,7 +121,9 @@ class Earlier:
         self._merge_all()
         merged = self._undos[0]
         differ = take(now, merged.where) != merged.bits
-        return merged if bool(differ.all()) else Undo(merged.where[differ], merged.bits[differ])
+        if not bool(differ.all()):
+            merged = self._undos[0] = Undo(merged.where[differ], merged.bits[differ])
+        return merged
 
     def _merge_all(self) -> None:
         while len(self._undos) > 1:
