@@ -21,7 +21,7 @@ from deltawire.errors import (
     WrongStreamError,
 )
 from deltawire.format import keys, records
-from deltawire.format.records import AnchorRecord, Descriptor, HeadRecord, Snapshot
+from deltawire.format.records import AnchorRecord, Descriptor, HeadRecord, Snapshot, VersionRecord, named_by
 from deltawire.format.tensors import TensorTable
 from deltawire.inspecting.history import Advance, no_progress
 from deltawire.inspecting.stored_content import StoredContent
@@ -110,7 +110,7 @@ def verify_stream(
 
 def bytes_to_verify(store: Store) -> int:
     """Size of all data objects in the store: about what ``verify_stream`` reads."""
-    return sum(info.bytes for prefix in (keys.DATA, keys.FILES) for info in store.list(prefix))
+    return sum(info.bytes for info in store.list(keys.DATA))
 
 
 class _Verification:
@@ -154,7 +154,7 @@ class _Verification:
         return self._result
 
     def _read_versions(self) -> None:
-        """Every version record, on its own and against the one before. REC-2, CHN-1 to CHN-4"""
+        """Every version record, on its own and against the one before. REC-2, CHN-1 to CHN-4, KEY-9"""
         numbers = self._reader.numbers(keys.VERSIONS, self._deadline)
         for number, version in zip(numbers, self._reader.versions(numbers, self._deadline), strict=True):
             key = keys.version_key(number)
@@ -167,6 +167,10 @@ class _Verification:
                 origin = version.record.rollback_of
                 if origin is not None and origin.version in self._versions:
                     check_rollback(version.record, self._versions[origin.version])
+                if number == 0:
+                    _check_folder(version.record, ())
+                elif number - 1 in self._versions:
+                    _check_folder(version.record, named_by(self._versions[number - 1].record))
         there = set(numbers)
         for number in numbers[1:]:
             if number - 1 not in there:  # versions have no holes. VSN-2
@@ -182,6 +186,10 @@ class _Verification:
                     raise BrokenChainError(f"the anchor is of version {number}, which is not there or no good")
                 check_anchor(anchor, self._versions[number])
                 self._anchors[number] = anchor
+                tensors = self._versions[number].record.tensors
+                _check_folder(anchor, (tensors,))
+                if anchor.tensors != tensors:
+                    raise BrokenChainError("the anchor has a tensor table of its own")  # KEY-9
         self._result.anchors = len(self._anchors)
 
     def _check_reachable(self) -> None:
@@ -289,10 +297,9 @@ class _Verification:
 
     def _look_for_orphans(self) -> None:
         count = size = 0
-        for prefix in (keys.DATA, keys.FILES, keys.TENSORS):
-            for info in self._store.list(prefix):
-                if info.key not in self._named:
-                    count, size = count + 1, size + info.bytes
+        for info in self._store.list(keys.DATA):
+            if info.key not in self._named:
+                count, size = count + 1, size + info.bytes
         if count:
             what = "object is" if count == 1 else "objects are"
             self._result.notes.append(f"{count:,} {what} named by no record ({size:,} bytes)")
@@ -348,6 +355,14 @@ class _Verification:
             yield
         except DeltawireError as error:
             self._result.add(error, key)
+
+
+def _check_folder(record: VersionRecord | AnchorRecord, others: Iterable[Descriptor]) -> None:
+    """A record names objects in its own data folder, and of others only some. KEY-9. Raises BrokenChainError."""
+    own, allowed = keys.data_prefix(record.version, record.commit_id), {other.key for other in others}
+    for descriptor in named_by(record):
+        if not descriptor.key.startswith(own) and descriptor.key not in allowed:
+            raise BrokenChainError(f"{descriptor.key} is another write's, and not for this {record.kind} to name")
 
 
 def _untabled(descriptors: Iterable[Descriptor]) -> Iterator[tuple[Descriptor, None]]:

@@ -22,7 +22,7 @@ from deltawire.producer.envelope import envelope
 from deltawire.producer.uploads import Uploads
 from deltawire.reading.stream import Committed
 from deltawire.reading.transfer import Transfer
-from deltawire.snapshots.writer import describe_file, write_index, write_shard
+from deltawire.snapshots.writer import write_files, write_index, write_shard
 from deltawire.store.base import Store
 
 _CHUNK = 8 * MIB
@@ -192,9 +192,10 @@ class AnchorWriter:
 
     def _copy(self, file: File, transfer: Transfer) -> File:
         data = transfer.read_object(file, max_bytes=transfer.limits.file_bytes, deadline=self._deadline)
-        key = self.prefix + file.name
-        self._uploads.run(lambda: self._store.put(key, data, mode="overwrite"), self._deadline)
-        return describe_file(file.name, data, key=key)
+        [copy] = self._uploads.run(
+            lambda: write_files(self._store, {file.name: data}, prefix=self.prefix), self._deadline
+        )
+        return copy
 
     def encode(self, *, limits: Limits) -> bytes:
         """The bytes of its record, when it is finished. Raises what ``encode_checked`` does."""
