@@ -58,12 +58,13 @@ def write_line(
     absolute: bool = False,
     shard_bytes: int = 1 << 30,
     files: Mapping[str, bytes] | None = None,
+    parts: PartOptions = PARTS,
 ) -> Line:
     """Publish states one after the other."""
     store = new_store()
     rebases = []
     with Publisher(
-        store, anchors=anchors, absolute=absolute, shard_bytes=shard_bytes, parts=PARTS, workers=1
+        store, anchors=anchors, absolute=absolute, shard_bytes=shard_bytes, parts=parts, workers=1
     ) as publisher:
         for number, state in enumerate(line):
             published = publisher.publish(state.arrays(), dtypes=state.dtype_names(), files=files)

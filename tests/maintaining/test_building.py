@@ -15,6 +15,7 @@ from deltawire.format import keys
 from deltawire.format.dtypes import DTYPES
 from deltawire.maintaining.builder import Builder
 from deltawire.maintaining.ladder import Ladder, Span
+from deltawire.parts.writer import PartOptions
 from deltawire.producer import encoding
 from deltawire.producer.anchors import NEVER, AnchorPolicy
 from tests.faults.faulty_store import FaultyStore
@@ -144,17 +145,39 @@ def test_a_long_backlog_is_made_stretch_by_stretch() -> None:
     Inspection(line).check()
 
 
-def test_spans_that_would_save_nothing_are_dropped_once() -> None:
-    """A version that brings back the state before it: what leads over both is empty, and no larger than nothing."""
+def test_a_span_over_a_state_that_comes_back_is_empty() -> None:
     first, second = steady(2)
-    third = steady(2, seed=1)[1]
-    states = [first, second, first, replace(first, bits=third.bits), first]
-    line = write_line(states)
+    line = write_line([first, second, first, second, first])
     with builder(line, anchors=NEVER) as building:
         built = building.run(force=True)
-        assert not building.run(force=True).dropped
-    assert present_spans(line.store) == {Span(0, 2), Span(2, 4), Span(0, 4)} - set(built.dropped)
+    assert present_spans(line.store) == {Span(0, 2), Span(2, 4), Span(0, 4)} == set(built.spans)
+    assert built.bytes_written == 0
     Inspection(line).check()
+
+
+def test_spans_that_would_save_nothing_are_dropped_once() -> None:
+    """A part for each of many tensors has more bytes than the one part of each delta."""
+    rng = np.random.default_rng(0)
+    names = [f"layer.{index}" for index in range(8)]
+    state = State(
+        {name: rng.integers(0, 1 << 16, 40, dtype=np.uint16) for name in names},
+        dict.fromkeys(names, DTYPES["BF16"]),
+        dict.fromkeys(names, (40,)),
+    )
+    line = write_line(
+        [
+            replace(state, bits={name: bits + np.uint16(number) for name, bits in state.bits.items()})
+            for number in range(5)
+        ],
+        parts=PartOptions(),
+    )
+    with builder(line, shard_bytes=1, anchors=NEVER) as building:
+        built = building.run(force=True)
+        again = building.run(force=True)
+    assert set(built.dropped) == expected_spans(line)
+    assert not present_spans(line.store)
+    assert not orphans(line.store)
+    assert (again.dropped, again.bytes_read) == ((), 0)
 
 
 @pytest.mark.parametrize("boundary", [3, 8])

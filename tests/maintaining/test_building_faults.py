@@ -13,7 +13,7 @@ import pytest
 from deltawire import Publisher
 from deltawire.errors import DeltawireError, StoreDeniedError, UnsupportedFeatureError
 from deltawire.format import keys, records
-from deltawire.format.records import VersionRecord
+from deltawire.format.records import SpanRecord, VersionRecord
 from deltawire.limits import DEFAULT_LIMITS
 from deltawire.maintaining.builder import Builder
 from deltawire.maintaining.building import Built
@@ -255,17 +255,32 @@ def test_a_span_leads_round_a_damaged_delta() -> None:
     Inspection(line).check()
 
 
-def test_a_damaged_span_is_gone_round() -> None:
+def cut_short(span: SpanRecord) -> bytes:
+    return records.encode(span)[:-1]
+
+
+def of_another_base(span: SpanRecord) -> bytes:
+    return records.encode(msgspec.structs.replace(span, base_digest=span.version_digest))
+
+
+def to_another_state(span: SpanRecord) -> bytes:
+    delta = msgspec.structs.replace(span.delta, digest_after="0" * 16)
+    return records.encode(msgspec.structs.replace(span, delta=delta))
+
+
+@pytest.mark.parametrize("spoil", [cut_short, of_another_base, to_another_state])
+def test_a_span_that_is_no_good_is_gone_round(spoil: Callable[[SpanRecord], bytes]) -> None:
     line = write_line(steady(9, size=100))
     built = built_by(line.store, ladder=Ladder(smallest=2, largest=2), anchors=NEVER)
     assert Span(2, 4) in built.spans
     key = keys.span_key(2, 4)
-    line.store.put(key, line.store.get(key, max_bytes=1 << 20).data[:-1], mode="overwrite")
+    span = records.decode(line.store.get(key, max_bytes=1 << 20).data, SpanRecord, what=key, limits=DEFAULT_LIMITS)
+    line.store.put(key, spoil(span), mode="overwrite")
     built = built_by(line.store, ladder=WIDE)
     assert [sentence for sentence in built.problems if "2-4" in sentence]
     assert present_spans(line.store) == expected_spans(line, WIDE)
-    for span in expected_spans(line, WIDE) - {Span(2, 4)}:
-        Inspection(line).check_span(span)
+    for made in expected_spans(line, WIDE) - {Span(2, 4)}:
+        Inspection(line).check_span(made)
 
 
 def test_an_older_snapshot_serves_for_a_damaged_one() -> None:
