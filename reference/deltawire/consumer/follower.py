@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import bisect
 import fnmatch
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -13,8 +12,8 @@ from os import PathLike
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
-from deltawire.consumer.loading import check_room, load_snapshot
-from deltawire.consumer.staging import Totals, check_disjoint, check_totals, stage_row
+from deltawire.consumer.steps import take_delta, take_snapshot
+from deltawire.consumer.timings import Clock, FollowTimings
 from deltawire.deadline import Deadline
 from deltawire.errors import (
     InvalidArgumentError,
@@ -26,16 +25,15 @@ from deltawire.errors import (
     WrongBaseError,
 )
 from deltawire.format.keys import MAX_VERSION
-from deltawire.format.records import Delta, VersionRecord
+from deltawire.format.records import VersionRecord
 from deltawire.format.tensors import Tensor, TensorTable
 from deltawire.limits import DEFAULT_LIMITS, Limits
-from deltawire.parts.reader import read_batch
 from deltawire.reading.stream import Step, StreamReader
-from deltawire.reading.transfer import RangeRequest, Transfer
+from deltawire.reading.transfer import Transfer
 from deltawire.reading.trust import Trust, as_trust
 from deltawire.store.base import Store
 from deltawire.targets.arrays import Array, ArraysTarget
-from deltawire.targets.base import Change, Held, Target
+from deltawire.targets.base import Held, Target
 from deltawire.targets.digests import state_digest_of
 from deltawire.targets.opening import TargetLike, as_target
 
@@ -43,20 +41,6 @@ if TYPE_CHECKING:
     from deltawire.ed25519 import PublicKeyLike
 
 _MASK = (1 << 64) - 1
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FollowTimings:
-    """Seconds spent in each phase of an update, under the names of SPEC.md section 12."""
-
-    resolve_seconds: float = 0.0
-    """Finding the newest version, reading and checking records, planning."""
-    fetch_seconds: float = 0.0
-    """Waiting for parts and shards."""
-    decode_seconds: float = 0.0
-    """Decompressing, decoding and verifying."""
-    apply_seconds: float = 0.0
-    """Writing into the target: the only time during which it must not be used."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,19 +67,6 @@ class _Taken:
     step: Step
     bytes_fetched: int
     changed_elements: int
-
-
-@dataclass
-class _Clock:
-    seconds: dict[str, float] = field(default_factory=dict)
-
-    def add(self, phase: str, started: float) -> float:
-        now = time.perf_counter()
-        self.seconds[phase] = self.seconds.get(phase, 0.0) + now - started
-        return now
-
-    def timings(self) -> FollowTimings:
-        return FollowTimings(**{f"{phase}_seconds": value for phase, value in self.seconds.items()})
 
 
 class Follower:
@@ -191,7 +162,7 @@ class Follower:
         if to is not None and not 0 <= to <= MAX_VERSION:
             raise VersionNotFoundError(f"there is no version {to}")
         deadline = Deadline.after(timeout)
-        clock = _Clock()
+        clock = Clock()
         started = time.perf_counter()
         held = self._held_here(deadline)
         previous = None if held is None else held.committed.record.version
@@ -308,7 +279,7 @@ class Follower:
         names = {table.aliases.get(name, name) for pattern in self._patterns for name in _matching(pattern, every)}
         return [tensor for tensor in table.tensors if tensor.name in names]
 
-    def _take_all(self, steps: Sequence[Step], taken: list[_Taken], clock: _Clock, deadline: Deadline) -> None:
+    def _take_all(self, steps: Sequence[Step], taken: list[_Taken], clock: Clock, deadline: Deadline) -> None:
         for step in steps:
             taken.append(self._take(step, clock, deadline))  # noqa: PERF401 - kept when a later step fails
 
@@ -322,7 +293,7 @@ class Follower:
         except PathLostError:
             raise missing from None
 
-    def _take(self, step: Step, clock: _Clock, deadline: Deadline) -> _Taken:
+    def _take(self, step: Step, clock: Clock, deadline: Deadline) -> _Taken:
         table = self._reader.table(step.version, deadline)
         selected = self._selected(table)
         record = step.version.record
@@ -333,31 +304,23 @@ class Follower:
             self._target.stage_files(self._new_files(record, deadline))
         if step.edge.kind == "delta":
             assert record.delta is not None  # noqa: S101 - a delta edge comes from such a record
-            return self._take_delta(step, record.delta, table, selected, clock, deadline)
+            assert held is not None  # noqa: S101 - the plan starts from it
+            staged = take_delta(self._transfer, self._target, record.delta, step.version, table, held, deadline, clock)
+            return _Taken(step, staged.bytes, staged.totals.changed)
         snapshot = step.anchor.snapshot if step.anchor is not None else record.snapshot
         assert snapshot is not None  # noqa: S101 - a snapshot edge comes from such a record
-        started = time.perf_counter()
-        check_room(self._transfer, snapshot, table, selected, deadline)
-        try:
-            self._target.begin_snapshot(table, selected)
-            expected = int(record.state_digest, 16)
-            loaded = load_snapshot(
-                self._transfer,
-                snapshot,
-                table,
-                selected,
-                self._target,
-                deadline,
-                state_digest=expected,
-                whole_shards=self._reader.trust is not None,
-            )
-        except BaseException:
-            self._target.abort_snapshot()
-            raise
-        started = clock.add("fetch", started)
-        self._target.end_snapshot(Held(step.version, table, tuple(selected), loaded.digest))
-        clock.add("apply", started)
-        return _Taken(step, loaded.bytes, sum(tensor.elements for tensor in selected))
+        loaded = take_snapshot(
+            self._transfer,
+            self._target,
+            snapshot,
+            step.version,
+            table,
+            selected,
+            deadline,
+            clock,
+            whole_shards=self._reader.trust is not None,
+        )
+        return _Taken(step, loaded, sum(tensor.elements for tensor in selected))
 
     def _new_files(self, record: VersionRecord, deadline: Deadline) -> dict[str, bytes]:
         """Auxiliary files of a version that the target does not have yet."""
@@ -370,42 +333,6 @@ class Follower:
             if (file.name, file.digest) not in before
         }
 
-    def _take_delta(
-        self, step: Step, delta: Delta, table: TensorTable, selected: list[Tensor], clock: _Clock, deadline: Deadline
-    ) -> _Taken:
-        held = self._target.held
-        assert held is not None  # noqa: S101 - the plan starts from it
-        wanted = {tensor.ordinal for tensor in selected}
-        ordinals = sorted(wanted)
-        batches = [
-            (part, batch)
-            for part in delta.parts
-            for batch in part.batches
-            if self._patterns is None or _any_between(ordinals, batch.first_tensor, batch.last_tensor)
-        ]
-        requests = (RangeRequest(part.key, batch.offset, batch.bytes) for part, batch in batches)
-        totals = Totals()
-        changes: list[Change] = []
-        started = time.perf_counter()
-        for (part, batch), data in zip(batches, self._transfer.ranges(requests, deadline=deadline), strict=True):
-            started = clock.add("fetch", started)
-            rows = read_batch(data, part, batch, table, limits=self._transfer.limits)
-            for row in rows:
-                if row.tensor in wanted:
-                    tensor = table.tensors[row.tensor]
-                    changes.append(stage_row(row, tensor, self._target.bits(tensor), totals))
-            started = clock.add("decode", started)
-        check_disjoint(changes)
-        if self._patterns is None:
-            check_totals(totals, delta)
-        digest = (held.digest + totals.after - totals.before) & _MASK
-        if self._patterns is None and digest != int(step.version.record.state_digest, 16):
-            raise StateMismatchError(f"version {step.version.record.version} would not have its state digest")  # DIG-5
-        started = clock.add("decode", started)
-        self._target.apply(changes, Held(step.version, table, tuple(selected), digest))
-        clock.add("apply", started)
-        return _Taken(step, sum(batch.bytes for _, batch in batches), totals.changed)
-
 
 def _matching(pattern: str, names: AbstractSet[str]) -> list[str]:
     if pattern in names:  # of many names, each is found without a look at all others
@@ -414,9 +341,3 @@ def _matching(pattern: str, names: AbstractSet[str]) -> list[str]:
     if not found:
         raise InvalidArgumentError(f"no tensor has a name like {pattern!r}")
     return found
-
-
-def _any_between(ordinals: list[int], first: int, last: int) -> bool:
-
-    place = bisect.bisect_left(ordinals, first)
-    return place < len(ordinals) and ordinals[place] <= last
