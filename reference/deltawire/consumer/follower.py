@@ -9,7 +9,7 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from os import PathLike
 from types import TracebackType
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 from deltawire.consumer.steps import take_delta, take_snapshot
 from deltawire.consumer.timings import Clock, FollowTimings
@@ -28,12 +28,16 @@ from deltawire.format.tensors import Tensor, TensorTable
 from deltawire.limits import DEFAULT_LIMITS, Limits
 from deltawire.reading.stream import StreamReader
 from deltawire.reading.transfer import Transfer
+from deltawire.reading.trust import Trust, as_trust
 from deltawire.reading.ways import NO_GOOD, Step, WayFinder
 from deltawire.store.base import Store
 from deltawire.targets.arrays import Array, ArraysTarget
 from deltawire.targets.base import Held, Target
 from deltawire.targets.digests import state_digest_of
 from deltawire.targets.opening import TargetLike, as_target
+
+if TYPE_CHECKING:
+    from deltawire.ed25519 import PublicKeyLike
 
 _MASK = (1 << 64) - 1
 
@@ -78,7 +82,10 @@ class Follower:
         target: a dict of NumPy arrays or torch tensors, a torch module, the path of a directory, or a ``Target``;
             None for arrays of the follower's own, shown as ``follower.arrays``.
         tensors: names or glob patterns of the tensors wanted; None for all. A name stands for its tensor alone,
-            even where it is a pattern too. Only their bytes are fetched, up to neighbours in the same batch.
+            even where it is a pattern too. Only their bytes are fetched, up to neighbours in the same batch (with
+            ``trust``, in the same shard too).
+        trust: public keys (``ed25519:<hex>``, PEM or the path of a PEM file). The stream must be signed by one of them,
+            and its records by the keys that it lists; None believes whoever can write to the store. SIG-5, SIG-6
         limits: what to refuse.
         workers: concurrent requests.
     """
@@ -89,6 +96,7 @@ class Follower:
         target: TargetLike | None = None,
         *,
         tensors: Sequence[str] | None = None,
+        trust: Sequence[PublicKeyLike] | Trust | None = None,
         limits: Limits = DEFAULT_LIMITS,
         workers: int = 8,
     ) -> None:
@@ -96,10 +104,11 @@ class Follower:
 
         if isinstance(tensors, str):
             raise InvalidArgumentError(f"tensors is a list of patterns, such as [{tensors!r}], not one string")
+        trusted = as_trust(trust)
         opened = store if isinstance(store, Store) else open_store(store)
         self._opened = opened if opened is not store else None
         self._transfer = Transfer(opened, limits=limits, workers=workers)
-        self._reader = StreamReader(self._transfer)
+        self._reader = StreamReader(self._transfer, trusted)
         self._patterns = None if tensors is None else tuple(tensors)
         self._target = as_target(target)
         self._closed = False
@@ -152,7 +161,7 @@ class Follower:
 
         Raises:
             DeadlineExceededError: ``timeout`` seconds passed; the target holds what it held, or a version on the way.
-            IntegrityError, FormatError: something in the store is not right; same.
+            IntegrityError, FormatError: something in the store is not right, or not signed as it must be; same.
             PathLostError: nothing leads there.
         """
         if to is not None and not 0 <= to <= MAX_VERSION:
@@ -299,6 +308,8 @@ class Follower:
                 f" {stream.stream_id}",
                 hint="follow this stream into another target",
             )
+        if held is not None:
+            self._reader.recognise(held.committed, deadline)
         return held
 
     def _selected(self, table: TensorTable) -> list[Tensor]:
@@ -331,7 +342,15 @@ class Follower:
                 return _Taken(step, staged.bytes, staged.totals.changed)
             assert step.snapshot is not None  # noqa: S101 - a step has one or the other
             loaded = take_snapshot(
-                self._transfer, self._target, step.snapshot, step.version, table, selected, deadline, clock
+                self._transfer,
+                self._target,
+                step.snapshot,
+                step.version,
+                table,
+                selected,
+                deadline,
+                clock,
+                whole_shards=self._reader.trust is not None,
             )
             return _Taken(step, loaded, sum(tensor.elements for tensor in selected))
         except NO_GOOD as error:

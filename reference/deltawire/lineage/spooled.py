@@ -46,7 +46,7 @@ def spool_version(reader: StreamReader, version: Committed, deadline: Deadline) 
     """
     target = ArraysTarget(spool=True)
     transfer = reader.transfer
-    with Follower(transfer.store, target, limits=transfer.limits) as follower:
+    with Follower(transfer.store, target, trust=reader.trust, limits=transfer.limits) as follower:
         update = follower.poll(to=version.record.version, timeout=deadline.remaining())
         follower.verify()
     held = target.held

@@ -18,11 +18,20 @@ from deltawire.errors import (
     WrongStreamError,
 )
 from deltawire.format import keys, records
-from deltawire.format.records import AnchorRecord, Delta, HeadRecord, SpanRecord, StreamRecord, VersionRecord
+from deltawire.format.records import (
+    AnchorRecord,
+    Delta,
+    Descriptor,
+    HeadRecord,
+    SpanRecord,
+    StreamRecord,
+    VersionRecord,
+)
 from deltawire.format.strict_json import sha256
 from deltawire.format.tensors import TensorTable, parse_table
 from deltawire.reading.retention import Retention, check_retained, read_retention
 from deltawire.reading.transfer import Transfer
+from deltawire.reading.trust import Trust
 
 T = TypeVar("T")
 
@@ -37,12 +46,18 @@ class Committed:
 
 
 class StreamReader:
-    """Records of one stream, each checked on its own and against its neighbours."""
+    """Records of one stream, each checked on its own and against its neighbours.
 
-    def __init__(self, transfer: Transfer) -> None:
+    With ``trust``, records of the stream, of versions, anchors and spans come out of here only if they are signed as
+    they must be; every method that reads one then raises BadSignatureError besides what it says. SIG-5, SIG-6
+    """
+
+    def __init__(self, transfer: Transfer, trust: Trust | None = None) -> None:
         self.transfer = transfer
+        self.trust = trust
+        self._recognised: str | None = None
         self._stream: StreamRecord | None = None
-        self._tables: OrderedDict[str, TensorTable] = OrderedDict()
+        self._tables: OrderedDict[Descriptor, TensorTable] = OrderedDict()
 
     def stream(self, deadline: Deadline) -> StreamRecord:
         """The stream's own record, read once.
@@ -57,8 +72,18 @@ class StreamReader:
                 url = self.transfer.store.url
                 raise StreamNotFoundError(f"there is no stream at {url}") from None
             limits = self.transfer.limits
-            self._stream = records.decode(data, StreamRecord, what=keys.STREAM, limits=limits)
+            record = records.decode(data, StreamRecord, what=keys.STREAM, limits=limits)
+            if self.trust is not None:
+                self.trust.check_stream(record, data)
+            self._stream = record
         return self._stream
+
+    def recognise(self, held: Committed, deadline: Deadline) -> None:
+        """Hold the record of a version that was taken over earlier to the signatures that are demanded now. SIG-6"""
+        if self.trust is not None and held.digest != self._recognised:
+            what = f"the record of version {held.record.version}, which is held,"
+            self.trust.check(held.record, held.data, self.stream(deadline), what=what)
+            self._recognised = held.digest
 
     def version(self, number: int, deadline: Deadline) -> Committed:
         """Read one version record.
@@ -96,7 +121,10 @@ class StreamReader:
         except ObjectNotFoundError:
             raise VersionNotFoundError(f"there is no anchor of version {number}") from None
         record = records.decode(data, AnchorRecord, what=key, limits=self.transfer.limits)
-        check_ours(record, self.stream(deadline), key, number)
+        stream = self.stream(deadline)
+        if self.trust is not None:
+            self.trust.check(record, data, stream, what=key)
+        check_ours(record, stream, key, number)
         return record
 
     def span(self, base: int, target: int, deadline: Deadline) -> SpanRecord:
@@ -131,13 +159,13 @@ class StreamReader:
     def table(self, version: Committed, deadline: Deadline) -> TensorTable:
         """The tensor table of a version; the last few are kept."""
         descriptor = version.record.tensors
-        if descriptor.digest not in self._tables:
+        if descriptor not in self._tables:
             limits = self.transfer.limits
             data = self.transfer.read_object(descriptor, max_bytes=limits.table_bytes, deadline=deadline)
-            self._tables[descriptor.digest] = parse_table(data, limits=limits)
+            self._tables[descriptor] = parse_table(data, limits=limits)
             while len(self._tables) > 2:
                 self._tables.popitem(last=False)
-        return self._tables[descriptor.digest]
+        return self._tables[descriptor]
 
     def latest(self, deadline: Deadline, *, known: int | None = None) -> int:
         """Number of the newest version, found by probing forward from what is known. LAT-1 to LAT-5
@@ -207,6 +235,8 @@ class StreamReader:
         except ObjectNotFoundError:
             raise VersionNotFoundError(f"version {number} is not in the store") from None
         record = records.decode(data, VersionRecord, what=key, limits=self.transfer.limits)
+        if self.trust is not None:
+            self.trust.check(record, data, stream, what=key)
         check_ours(record, stream, key, number)
         return Committed(record, sha256(data), data)
 
@@ -218,6 +248,8 @@ class StreamReader:
         except ObjectNotFoundError:
             raise VersionNotFoundError(f"there is no span from version {base} to {target}") from None
         record = records.decode(data, SpanRecord, what=key, limits=self.transfer.limits)
+        if self.trust is not None:
+            self.trust.check(record, data, stream, what=key)
         check_ours(record, stream, key, target)
         if record.base != base:
             raise BrokenChainError(f"{key} is the record of a span from version {record.base}")  # SPN-1
