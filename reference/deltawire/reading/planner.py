@@ -128,7 +128,7 @@ class Routes:
         leaving: dict[int, list[int]] = {}
         # Between two of these places there is nothing but deltas that may be used.
         places = {target, *starts}
-        places.update(itertools.chain.from_iterable((number - 1, number) for number in gone))
+        places.update(itertools.chain.from_iterable((number - 1, number, number + 1) for number in gone))
         places.update(itertools.chain.from_iterable((link.target - 1, link.target) for link in bad))
         for base, end in spans:
             if lowest <= base and end <= target and self._usable(end) and Link("span", base, end) not in bad:
@@ -146,6 +146,11 @@ class Routes:
                 if ways:
                     self._best[place] = min(ways, key=lambda way: (way[0], way[2]))
             after = place
+
+    @property
+    def lowest(self) -> int:
+        """The oldest version from which a way leads on."""
+        return min(self._best)
 
     def steps(self, start: int) -> int | None:
         """Number of steps from one of the starts; None if no way leads on from there."""

@@ -222,8 +222,8 @@ class WayFinder:
             if chain is None or not self._anchored(chain, anchor):
                 return None
             chains.append(chain)
-        elif not chains and self._lead(routes, lowest, target):
-            chain = self._chain(list(routes.way(lowest)), lowest, target, None)
+        elif not chains and self._lead(routes, routes.lowest, target):
+            chain = self._chain(list(routes.way(routes.lowest)), routes.lowest, target, None)
             if chain is None:
                 return None
             chains.append(chain)
