@@ -124,11 +124,11 @@ def take_snapshot(
     deadline: Deadline,
     clock: Clock,
     *,
-    whole_shards: bool,
+    whole_shards: bool = False,
 ) -> int:
     """Load ``version`` into a target in place of whatever it holds, all or nothing; the bytes fetched. SNP-5, APL-4
 
-    ``whole_shards``: read every shard of which a tensor is wanted whole (SIG-7).
+    With ``whole_shards`` no shard is read in part. SIG-7
 
     Raises:
         IntegrityError, FormatError: the snapshot is not what its record says; what is held stays.

@@ -193,13 +193,12 @@ def _read_line(
         file.name: reader.transfer.read_object(file, max_bytes=limits.file_bytes, deadline=deadline)
         for file in held.committed.record.files
     }
-    deltas = sum(step == "delta" for step in update.steps)
     return Line(
         stream=stream,
         signing=signing,
         parent=held.committed,
         base=base,
         files=files,
-        anchor=update.version - deltas,
-        delta_bytes=update.bytes_fetched - (held.table.state_bytes if deltas < len(update.steps) else 0),
+        anchor=update.snapshot,
+        delta_bytes=update.delta_bytes,
     )
