@@ -14,6 +14,8 @@ from types import TracebackType
 from typing import Self
 
 from deltawire.consumer.loading import check_room, load_snapshot
+from deltawire.consumer.pin import DEFAULT_TTL, PinTerms
+from deltawire.consumer.pinning import Pinning
 from deltawire.consumer.staging import Totals, check_disjoint, check_totals, stage_row
 from deltawire.deadline import Deadline
 from deltawire.errors import (
@@ -28,6 +30,7 @@ from deltawire.errors import (
 from deltawire.format.keys import MAX_VERSION
 from deltawire.format.records import Delta, VersionRecord
 from deltawire.format.tensors import Tensor, TensorTable
+from deltawire.holders import this_process
 from deltawire.limits import DEFAULT_LIMITS, Limits
 from deltawire.parts.reader import read_batch
 from deltawire.reading.stream import Step, StreamReader
@@ -105,6 +108,10 @@ class Follower:
             even where it is a pattern too. Only their bytes are fetched, up to neighbours in the same batch.
         limits: what to refuse.
         workers: concurrent requests.
+        pin: keep what is held, and what comes after it, from being collected while the follower is open, if the store
+            lets it.
+        pin_ttl: seconds without a sign of life after which others may take the follower for gone.
+        holder: what others are told of who has pinned; None says the host and the process.
     """
 
     def __init__(
@@ -115,15 +122,20 @@ class Follower:
         tensors: Sequence[str] | None = None,
         limits: Limits = DEFAULT_LIMITS,
         workers: int = 8,
+        pin: bool = True,
+        pin_ttl: float = DEFAULT_TTL,
+        holder: str | None = None,
     ) -> None:
         from deltawire.store import open_store  # noqa: PLC0415 - stores are imported when one is opened
 
         if isinstance(tensors, str):
             raise InvalidArgumentError(f"tensors is a list of patterns, such as [{tensors!r}], not one string")
+        terms = PinTerms(ttl=pin_ttl, holder=holder or this_process()) if pin else None
         opened = store if isinstance(store, Store) else open_store(store)
         self._opened = opened if opened is not store else None
         self._transfer = Transfer(opened, limits=limits, workers=workers)
         self._reader = StreamReader(self._transfer)
+        self._pinning = Pinning(self._reader, terms)
         self._patterns = None if tensors is None else tuple(tensors)
         self._target = as_target(target)
         self._closed = False
@@ -139,6 +151,7 @@ class Follower:
     def close(self) -> None:
         """Release threads, files and locks; the target keeps its state."""
         self._closed = True
+        self._pinning.close()
         self._target.close()
         self._transfer.close()
         if self._opened is not None:
@@ -167,6 +180,11 @@ class Follower:
         return self._target.arrays
 
     @property
+    def pin_error(self) -> Exception | None:
+        """Why what is needed here is not pinned, or may not be any more; following goes on. PIN-7"""
+        return self._pinning.error
+
+    @property
     def target(self) -> Target:
         """Where the state is."""
         return self._target
@@ -192,6 +210,8 @@ class Follower:
                 raise InvalidArgumentError(f"the target holds version {previous} and never goes back to {to}")
             return None
         steps = self._reader.path(goal, None if held is None else held.committed, deadline)
+        if previous is None:
+            self._pinning.need(steps[0].edge.target, deadline=deadline)  # PIN-3
         clock.add("resolve", started)
         taken: list[_Taken] = []
         try:
@@ -288,6 +308,8 @@ class Follower:
                 f" {stream.stream_id}",
                 hint="follow this stream into another target",
             )
+        if held is not None:
+            self._pinning.need(held.committed.record.version, deadline=deadline)  # PIN-3
         return held
 
     def _selected(self, table: TensorTable) -> list[Tensor]:
@@ -299,7 +321,8 @@ class Follower:
 
     def _take_all(self, steps: Sequence[Step], taken: list[_Taken], clock: _Clock, deadline: Deadline) -> None:
         for step in steps:
-            taken.append(self._take(step, clock, deadline))  # noqa: PERF401 - kept when a later step fails
+            taken.append(self._take(step, clock, deadline))
+            self._pinning.hold(step.edge.target)
 
     def _detour(self, goal: int, missing: MissingObjectError, deadline: Deadline) -> list[Step]:
         """Parts on the way are gone, as while they are collected: over a later snapshot, if there is one. PLN-3"""

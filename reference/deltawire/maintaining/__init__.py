@@ -1,0 +1,1 @@
+"""Maintaining a stream: what is retained, and removing what is not."""
