@@ -8,7 +8,18 @@ from typing import Annotated
 import typer
 
 import deltawire
-from deltawire.cli import coordinating, demo, errors, following, lineage, looking, patching, publishing, verifying
+from deltawire.cli import (
+    coordinating,
+    demo,
+    errors,
+    following,
+    lineage,
+    looking,
+    maintaining,
+    patching,
+    publishing,
+    verifying,
+)
 from deltawire.cli.group import CommandGroup
 from deltawire.cli.options import examples, help_of
 
@@ -85,9 +96,17 @@ _add(
     "deltawire fork ./stream@41 ./experiment",
     "deltawire fork ./stream@41 ./experiment --check",
 )
+_add(
+    maintaining.maintain,
+    _STREAM,
+    "deltawire maintain s3://models/run-7 --keep-last 500 --keep-every 100",
+    "deltawire maintain ./stream --once --keep-for 7d --max-bytes 500GB",
+    "deltawire maintain ./stream --dry-run --keep-last 10",
+)
 _add(looking.log, _CHECK, "deltawire log s3://models/run-7", "deltawire log ./stream -n 100 --json")
 _add(looking.show, _CHECK, "deltawire show ./stream latest", "deltawire show s3://models/run-7 42 --all")
 _add(coordinating.lease, _CHECK, "deltawire lease s3://models/run-7", "deltawire lease ./stream --json | jq .holder")
+_add(coordinating.pins, _CHECK, "deltawire pins s3://models/run-7", "deltawire pins ./stream --json | jq .pins")
 _add(
     verifying.verify,
     _CHECK,

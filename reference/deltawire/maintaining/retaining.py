@@ -208,7 +208,7 @@ class _Choosing:
     def _fitting(self, start: int, most: int) -> int:
         """The lowest snapshot from ``start`` on from which everything retained fits; the newest one if none does."""
         staying = {number for number in self._old.kept if self._kept(number)}
-        staying |= {number for number in self._versions if number >= self._old.boundary}
+        staying |= set(range(self._old.boundary, self._newest + 1))
         touching: dict[int, list[tuple[int, int]]] = defaultdict(list)
         counted: set[tuple[int, int]] = set()
         for span in self._spans:
@@ -219,14 +219,12 @@ class _Choosing:
         size = sum(self._versions[number].bytes for number in staying if number in self._versions)
         size += sum(self._spans[span] for span in counted)
         best = start
-        for number in sorted(staying):
-            if number < self._old.boundary:
-                continue
+        for number in range(self._old.boundary, self._newest + 1):
             if number == start or (number > start and self.usable(number)):
                 best = number
                 if size <= most:
                     return best
-            if not self._kept(number):
+            if number in self._versions and not self._kept(number):
                 size -= self._versions[number].bytes
                 for span in touching[number]:
                     if span in counted:
