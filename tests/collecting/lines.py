@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 
@@ -19,14 +20,17 @@ from deltawire.consumer.follower import Follower
 from deltawire.consumer.pin import PinTerms, ReaderPin
 from deltawire.deadline import Deadline
 from deltawire.format import keys, records
-from deltawire.format.records import SpanRecord, StreamRecord, VersionRecord
+from deltawire.format.records import Delta, SpanRecord, StreamRecord, VersionRecord
 from deltawire.format.strict_json import sha256
 from deltawire.limits import DEFAULT_LIMITS, MIB
-from deltawire.maintaining.collecting import Collector, CollectOptions
+from deltawire.maintaining.collecting import CollectOptions, Collector
 from deltawire.maintaining.report import Collected
 from deltawire.maintaining.retaining import EVERYTHING, RetentionPolicy
+from deltawire.producer.anchoring import Anchoring
 from deltawire.producer.anchors import NEVER, AnchorPolicy
+from deltawire.producer.base import BaseState
 from deltawire.producer.envelope import envelope
+from deltawire.producer.opening import Line
 from deltawire.producer.publisher import Publisher
 from deltawire.reading.pins import StoredPin, read_pins
 from deltawire.reading.retention import Retention, read_retention
@@ -48,7 +52,8 @@ def state(number: int, *, wide: bool = False) -> State:
     """What version ``number`` is; ``wide`` has another tensor table."""
     array = np.arange(40, dtype=np.uint16)
     array[number % 40] += number + 1
-    return {"a": array, "b": np.full(3, number, np.float32)} | ({"c": np.zeros(5, np.uint8)} if wide else {})
+    found: State = {"a": array, "b": np.full(3, number, np.float32)}
+    return found | {"c": np.zeros(5, np.uint8)} if wide else found
 
 
 @dataclass(frozen=True)
@@ -71,23 +76,19 @@ def _template(plan: Plan) -> dict[str, bytes]:
         for number in range(plan.count):
             publisher.publish(plan.state(number), files={"config.json": b"{}"})
     for number in plan.anchors:
-        add_anchor(store, plan, number)
+        add_anchor(store, number)
     return contents(store)
 
 
-def add_anchor(store: Store, plan: Plan, number: int) -> None:
-    """Anchor a version by publishing the line up to it once more elsewhere, which does that."""
-    from deltawire.producer.base import BaseState  # noqa: PLC0415
-    from deltawire.producer.opening import Line  # noqa: PLC0415
-    from deltawire.producer.anchoring import Anchoring  # noqa: PLC0415
-
+def add_anchor(store: Store, number: int) -> None:
+    """Anchor a version as its producer would have done."""
     with reading(store) as reader:
         committed = reader.version(number, NEVER_ENDS)
         table = reader.table(committed, NEVER_ENDS)
         with Follower(store, pin=False, workers=1) as follower:
             follower.poll(to=number)
             target = follower.target
-            base = BaseState(table, [target.bits(tensor).flat.copy() for tensor in table.tensors])
+            base = BaseState(table, [target.bits(tensor).gather(slice(None)).copy() for tensor in table.tensors])
             files = {file.name: store.get(file.key, max_bytes=MIB).data for file in committed.record.files}
             line = Line(reader.stream(NEVER_ENDS), parent=committed, base=base, files=files, anchor=-1)
             anchoring = Anchoring(
@@ -217,9 +218,8 @@ def add_span(store: Store, base: int, target: int) -> str:
     return key
 
 
-def replace_parts(delta: Any, key: str) -> Any:
-    import msgspec  # noqa: PLC0415
-
+def replace_parts(delta: Delta, key: str) -> Delta:
+    """The same, with its only part under another key."""
     return msgspec.structs.replace(delta, parts=(msgspec.structs.replace(delta.parts[0], key=key),))
 
 

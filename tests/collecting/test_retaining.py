@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -72,7 +73,8 @@ def cases(draw: st.DrawFn) -> Case:
             "max_bytes": st.integers(0, 100),
         },
     ).filter(bool)
-    policy = RetentionPolicy(**draw(rules), keep_every=draw(st.none() | st.integers(1, 5)))
+    chosen: dict[str, Any] = draw(rules)
+    policy = RetentionPolicy(**chosen, keep_every=draw(st.none() | st.integers(1, 5)))
     firsts = st.integers(0, newest + 2)
     pins = draw(st.lists(st.builds(Pin, firsts, st.none()) | st.builds(lambda a, b: Pin(a, a + b), firsts, firsts)))
     whole = frozenset(n for n in versions if versions[n].snapshot and draw(st.integers(0, 3)))
