@@ -43,6 +43,9 @@ NextTimeout = Annotated[
         "--timeout", metavar="SECONDS", min=0, help="Give up if no version comes for this time.", show_default=False
     ),
 ]
+NoPin = Annotated[
+    bool, typer.Option("--no-pin", help="Do not keep what is held, and what comes after it, from being collected.")
+]
 Verify = Annotated[bool, typer.Option("--verify", help="Compute the digest of the whole state at every version.")]
 
 NewDirectory = Annotated[
@@ -50,16 +53,17 @@ NewDirectory = Annotated[
 ]
 
 
-def follow(
+def follow(  # noqa: PLR0913, PLR0917 - typer makes options of these
     url: Url,
     directory: Directory = None,
     until: Until = None,
-    once: Once = False,  # noqa: FBT002 - typer makes options of these
+    once: Once = False,  # noqa: FBT002
     every_version: EveryVersion = False,  # noqa: FBT002
     interval: Interval = 0.2,
     timeout: NextTimeout = None,
     tensors: TensorGlobs = None,
     verify: Verify = False,  # noqa: FBT002
+    no_pin: NoPin = False,  # noqa: FBT002
     as_json: AsJson = False,  # noqa: FBT002
 ) -> None:
     """Follow a stream and print a line for each version that is taken over.
@@ -81,7 +85,7 @@ def follow(
         reader.stream(Deadline.after(timeout))  # a wrong URL should not leave a directory behind
     show = _show_json if as_json else _table()
     store = MeteredStore(open_store(url))
-    with Follower(store, directory, tensors=tensors) as follower:
+    with Follower(store, directory, tensors=tensors, pin=not no_pin) as follower:
         if once:
             updates = _once(follower, timeout)
         else:
@@ -126,7 +130,13 @@ def _with_progress(updates: Iterator[Update], store: MeteredStore, follower: Fol
 
 
 def _run(follower: Follower, updates: Iterator[Update], *, verify: bool, show: Any) -> None:
+    from deltawire.cli.errors import warn  # noqa: PLC0415
+
+    told = False
     for update in updates:
+        if follower.pin_error is not None and not told:
+            told = True
+            warn(f"what is held here is not kept from being collected: {follower.pin_error}")  # PIN-7
         if verify:
             follower.verify()
         table = follower.table
