@@ -112,7 +112,7 @@ def test_it_runs_until_it_is_told_to_stop(stream: Path, how: signal.Signals) -> 
         "-m",
         "deltawire",
         "maintain",
-        stream,
+        str(stream),
         "--keep-last",
         "1",
         "--interval",
