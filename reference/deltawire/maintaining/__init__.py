@@ -1,1 +1,1 @@
-"""Anchors and spans made from what is in the store (SPEC.md section 11.12)."""
+"""Maintaining a stream: anchors and spans from what is in the store, what is retained, and removing what is not."""
