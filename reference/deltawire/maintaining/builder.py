@@ -22,10 +22,10 @@ class Builder:
     """Makes the anchors and spans that a stream should have, from what is in the store alone.
 
     A run goes over the model in groups of tensors, and takes each along the line: from a snapshot over all the versions
-    at which a span begins or ends to the newest one. It holds one group at a time, and what ``run_pass`` says besides:
-    with the defaults, and where everything changes all the time, about twelve times ``shard_bytes``; where a hundredth
-    changes with each version, about three times. Requests that are read ahead and parts that are being stored add
-    64 MiB and two parts.
+    at which a span begins or ends to the newest one. It holds one group at a time, and for each span that is open then
+    what has changed in the group, which is never more than the group itself: with a hundredth changed by each of 32
+    versions, two and a half times ``shard_bytes`` in all, and about twelve times where everything changes all the time.
+    Requests that are read ahead, scans and parts that are being stored take about 300 MiB besides.
 
     Not for two threads at once. Any number of builders can work on one stream.
 
