@@ -72,7 +72,7 @@ def run() -> list[Figure]:
         {
             "figure": "a pass's peak",
             "value": f"{peak / MIB:.0f} MiB",
-            "note": f"with groups of {group / MIB:.0f} MiB, parts and requests included; the interpreter is not counted",
+            "note": f"with groups of {group / MIB:.0f} MiB, parts and requests included, without the interpreter",
         },
         *levels,
     ]
