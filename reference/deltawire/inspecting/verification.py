@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from deltawire.consumer.follower import Follower
 from deltawire.consumer.loading import CHUNK, check_room, load_snapshot
@@ -12,6 +13,7 @@ from deltawire.deadline import Deadline
 from deltawire.errors import (
     BrokenChainError,
     DeltawireError,
+    MissingDependencyError,
     MissingObjectError,
     ObjectNotFoundError,
     PathLostError,
@@ -29,8 +31,12 @@ from deltawire.limits import DEFAULT_LIMITS, Limits
 from deltawire.reading.leases import read_lease
 from deltawire.reading.stream import Committed, StreamReader, check_anchor, check_chain, check_rollback
 from deltawire.reading.transfer import Transfer
+from deltawire.reading.trust import Trust, as_trust, trust_own_list
 from deltawire.store.base import Store
 from deltawire.targets.arrays import ArraysTarget
+
+if TYPE_CHECKING:
+    from deltawire.ed25519 import PublicKeyLike
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,6 +89,7 @@ def verify_stream(
     store: Store,
     *,
     deep: bool = False,
+    trust: Sequence[PublicKeyLike] | None = None,
     limits: Limits = DEFAULT_LIMITS,
     timeout: float | None = None,
     advance: Advance = no_progress,
@@ -93,6 +100,8 @@ def verify_stream(
         store: of the stream.
         deep: also replay every delta and load every snapshot, and compute the digest of each state. Holds up to two
             copies of the model in memory.
+        trust: public keys by which the stream must be signed, as for a ``Follower``; None holds a signed stream to the
+            keys that it lists itself.
         limits: what to refuse.
         timeout: seconds until giving up.
         advance: told of the bytes read; called from several threads.
@@ -101,9 +110,10 @@ def verify_stream(
         StreamNotFoundError: there is no stream here.
         StoreError, DeadlineExceededError: the store did not answer; nothing is known.
     """
+    trusted = as_trust(trust)
     transfer = Transfer(store, limits=limits)
     try:
-        return _Verification(transfer, Deadline.after(timeout), advance).run(deep=deep)
+        return _Verification(transfer, trusted, Deadline.after(timeout), advance).run(deep=deep)
     finally:
         transfer.close()
 
@@ -114,11 +124,11 @@ def bytes_to_verify(store: Store) -> int:
 
 
 class _Verification:
-    def __init__(self, transfer: Transfer, deadline: Deadline, advance: Advance) -> None:
+    def __init__(self, transfer: Transfer, trust: Trust | None, deadline: Deadline, advance: Advance) -> None:
         self._transfer = transfer
         self._store = transfer.store
         self._limits = transfer.limits
-        self._reader = StreamReader(transfer)
+        self._reader = StreamReader(transfer, trust)
         self._deadline = deadline
         self._advance = advance
         self._result = Verified(url=transfer.store.url, deep=False)
@@ -134,7 +144,9 @@ class _Verification:
     def run(self, *, deep: bool) -> Verified:
         self._result.deep = deep
         try:
-            self._reader.stream(self._deadline)
+            stream = self._reader.stream(self._deadline)
+            if stream.signing_keys and self._reader.trust is None:
+                self._check_own_signatures()
         except StreamNotFoundError:
             raise
         except DeltawireError as error:
@@ -152,6 +164,19 @@ class _Verification:
             self._load_anchors()
             self._replay()
         return self._result
+
+    def _check_own_signatures(self) -> None:
+        """Nobody says who may sign, so the stream's own word is taken for it. SIG-11"""
+        try:
+            trust = trust_own_list()
+        except MissingDependencyError as error:
+            self._result.notes.append(f"the signatures were not checked: {error}")
+            return
+        self._result.notes.append(
+            "signatures were held to the keys that stream.json lists; that these are the right ones was not checked"
+        )
+        self._reader = StreamReader(self._transfer, trust)
+        self._reader.stream(self._deadline)
 
     def _read_versions(self) -> None:
         """Every version record, on its own and against the one before. REC-2, CHN-1 to CHN-4, KEY-9"""
@@ -332,7 +357,7 @@ class _Verification:
                 follower.close()
                 follower = None
             if self._has_snapshot(number):
-                follower = Follower(self._store, limits=self._limits)
+                follower = Follower(self._store, trust=self._reader.trust, limits=self._limits)
                 self._rebuild(follower, number)
         if follower is not None:
             follower.close()
