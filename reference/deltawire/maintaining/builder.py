@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from os import PathLike
 from types import TracebackType
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 from deltawire.deadline import Deadline
 from deltawire.format import features
@@ -13,9 +14,13 @@ from deltawire.maintaining.building import Built, Learned, Options, Pin, Run, un
 from deltawire.maintaining.ladder import Ladder
 from deltawire.parts.writer import PartOptions
 from deltawire.producer.anchors import AnchorPolicy
+from deltawire.producer.signing import as_signing, reader_for
 from deltawire.reading.stream import StreamReader
 from deltawire.reading.transfer import Transfer
 from deltawire.store.base import Store
+
+if TYPE_CHECKING:
+    from deltawire.ed25519 import PrivateKeyLike, PublicKeyLike
 
 
 class Builder:
@@ -36,12 +41,14 @@ class Builder:
         batch: versions after the newest span or snapshot for which a run is worth it.
         shard_bytes: about how large a group of tensors, and so a shard of an anchor, becomes.
         parts: sizes and compression of parts.
+        signing_key: signs what is made, in a signed stream: an Ed25519 private key, as a publisher takes it.
+        co_signers: public keys of others who sign the stream, such as its creator's.
         limits: what to refuse.
         workers: concurrent requests.
         pin: keeps the versions that a run reads from being collected.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - options, given by name
         self,
         store: str | PathLike[str] | Store,
         *,
@@ -50,22 +57,26 @@ class Builder:
         batch: int = 16,
         shard_bytes: int = 256 * MIB,
         parts: PartOptions | None = None,
+        signing_key: PrivateKeyLike | None = None,
+        co_signers: Sequence[PublicKeyLike] | None = None,
         limits: Limits = DEFAULT_LIMITS,
         workers: int = 8,
         pin: Pin = unpinned,
     ) -> None:
         from deltawire.store import open_store  # noqa: PLC0415 - stores are imported when one is opened
 
+        signing = as_signing(signing_key, co_signers)
         self._store = store if isinstance(store, Store) else open_store(store)
         self._opened = self._store is not store
         self._transfer = Transfer(self._store, limits=limits, workers=workers, in_flight_bytes=64 * MIB)
-        self._reader = StreamReader(self._transfer)
+        self._reader: StreamReader | None = None
         self._options = Options(
             ladder=ladder or Ladder(),
             anchors=anchors or AnchorPolicy(),
             batch=batch,
             shard_bytes=shard_bytes,
             parts=parts or PartOptions(),
+            signing=signing,
             pin=pin,
         )
         self._learned = Learned()
@@ -93,10 +104,13 @@ class Builder:
 
         Raises:
             StreamNotFoundError: there is no stream here.
+            InvalidArgumentError, BadSignatureError: it is signed, and not by keys that were given.
             UnsupportedFeatureError: it has a feature that writers must know, and this one does not.
             StoreError, DeadlineExceededError: the store did not answer, or not in time; what was made until then stays.
         """
         deadline = Deadline.after(timeout)
+        if self._reader is None:
+            self._reader = reader_for(self._transfer, self._options.signing, deadline)
         stream = self._reader.stream(deadline)
         features.check_features(stream.writer_features, features.WRITER_FEATURES, role="writer")  # VER-3
         return Run(self._reader, stream, self._options, self._learned, deadline).run(force=force)

@@ -26,8 +26,8 @@ from deltawire.maintaining.surveying import (
     Segment,
     Survey,
     anchor_due,
+    delta_of,
     part_bytes,
-    read_span,
     snapshot_of,
     survey,
 )
@@ -35,9 +35,9 @@ from deltawire.maintaining.writing import AnchorWriter, SpanWriter
 from deltawire.parts.writer import PartOptions
 from deltawire.producer.anchors import AnchorPolicy
 from deltawire.producer.encoding import Encoder
+from deltawire.producer.signing import Signing
 from deltawire.producer.uploads import Uploads
 from deltawire.reading.planner import Edge, plan
-from deltawire.reading.retention import read_retention
 from deltawire.reading.stream import Committed, StreamReader
 from deltawire.snapshots.writer import plan_shards
 
@@ -62,6 +62,7 @@ class Options:
     batch: int
     shard_bytes: int
     parts: PartOptions
+    signing: Signing | None
     pin: Pin
 
 
@@ -146,7 +147,7 @@ class Run:
         return self._built
 
     def _boundary(self) -> int:
-        return read_retention(self._transfer, self._stream, self._deadline).boundary
+        return self._reader.retention(self._deadline).boundary
 
     def _survey(self, newest: int) -> Survey:
         learned = self._learned
@@ -277,7 +278,7 @@ class Run:
         return Plan(
             table=table,
             groups=groups,
-            begin=Begin(first, snapshot),
+            begin=Begin(first, snapshot, whole_shards=reader.trust is not None),
             steps=steps,
             spans=spans,
             anchor=anchor,
@@ -288,7 +289,7 @@ class Run:
         if span.versions > 1:
             with blaming(span):
                 base, target = versions[span.base], versions[span.target]
-                delta = read_span(self._reader, span, base, target, self._deadline).delta
+                delta = delta_of(self._reader, span, base, target, self._deadline)
             self._sizes[span] = sum(part.bytes for part in delta.parts)
         assert delta is not None  # noqa: S101 - within a segment only the first version has none
         return Step(span, delta)
@@ -325,7 +326,7 @@ class Run:
         self._anchored = True
         try:
             writer.finish(self._transfer)
-            data = writer.encode(limits=self._transfer.limits)
+            data = writer.encode(self._options.signing, limits=self._transfer.limits)
         except _BAD as error:
             self._problem(f"the anchor of version {writer.version} cannot be made: {error}")
             self._remove([writer])
@@ -342,7 +343,7 @@ class Run:
             self._remove([writer])
             return
         try:
-            data = writer.encode(limits=self._transfer.limits)
+            data = writer.encode(self._options.signing, limits=self._transfer.limits)
         except _BAD as error:
             self._learned.unwanted.add(span)
             self._problem(f"the span {span.base}-{span.target} cannot be made: {error}")

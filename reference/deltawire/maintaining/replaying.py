@@ -55,6 +55,8 @@ class Begin:
 
     version: Committed
     snapshot: Snapshot
+    whole_shards: bool
+    """Read no shard in part, though a group needs only some of it: what is signed rests on sha256 alone. SIG-7"""
 
 
 class Replay:
@@ -94,6 +96,7 @@ class Replay:
                 self._target,
                 self._deadline,
                 state_digest=int(begin.version.record.state_digest, 16),
+                whole_shards=begin.whole_shards,
             )
         self.digest = loaded.digest
         self.fetched += loaded.bytes

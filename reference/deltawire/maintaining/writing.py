@@ -19,6 +19,7 @@ from deltawire.parts.rows import Row
 from deltawire.parts.writer import PartOptions, PartWriter
 from deltawire.producer.deltas import Sums
 from deltawire.producer.envelope import envelope
+from deltawire.producer.signing import Signing, encode
 from deltawire.producer.uploads import Uploads
 from deltawire.reading.stream import Committed
 from deltawire.reading.transfer import Transfer
@@ -95,7 +96,7 @@ class SpanWriter:
         if (base + self._sums.after - self._sums.before) & _MASK != target:
             raise StateMismatchError(f"the rows of {self.key} do not lead to the state digest of its target")
 
-    def encode(self, *, limits: Limits) -> bytes:
+    def encode(self, signing: Signing | None, *, limits: Limits) -> bytes:
         """The bytes of its record. Raises what ``encode_checked`` does."""
         delta = Delta(
             changed_elements=self._sums.changed,
@@ -115,7 +116,7 @@ class SpanWriter:
             delta=delta,
             replaces_bytes=self.replaces_bytes,
         )
-        return encode_checked(record, what=self.key, limits=limits)
+        return encode_checked(record, signing, what=self.key, limits=limits)
 
 
 class AnchorWriter:
@@ -197,7 +198,7 @@ class AnchorWriter:
         )
         return copy
 
-    def encode(self, *, limits: Limits) -> bytes:
+    def encode(self, signing: Signing | None, *, limits: Limits) -> bytes:
         """The bytes of its record, when it is finished. Raises what ``encode_checked`` does."""
         assert self._snapshot is not None  # noqa: S101 - finish comes first
         record = AnchorRecord(
@@ -208,15 +209,15 @@ class AnchorWriter:
             state_digest=self._version.record.state_digest,
             snapshot=self._snapshot,
         )
-        return encode_checked(record, what=self.key, limits=limits)
+        return encode_checked(record, signing, what=self.key, limits=limits)
 
 
-def encode_checked(record: SpanRecord | AnchorRecord, *, what: str, limits: Limits) -> bytes:
+def encode_checked(record: SpanRecord | AnchorRecord, signing: Signing | None, *, what: str, limits: Limits) -> bytes:
     """The exact bytes to store for a record, which every reader takes. LIM-4
 
     Raises:
         MalformedRecordError, LimitExceededError: a reader would refuse it.
     """
-    data = records.encode(record)
+    data = encode(record, signing)
     records.decode(data, type(record), what=what, limits=limits)
     return data
