@@ -8,12 +8,13 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks import apply, building, encode, memory, startup
+from benchmarks import apply, building, catching_up, encode, memory, startup
 
 BENCHMARKS = {
     "encode": encode.run,
     "apply": apply.run,
     "building": building.run,
+    "catching-up": catching_up.run,
     "memory": memory.run,
     "startup": startup.run,
 }
