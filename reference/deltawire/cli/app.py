@@ -8,7 +8,18 @@ from typing import Annotated
 import typer
 
 import deltawire
-from deltawire.cli import coordinating, demo, errors, following, lineage, looking, patching, publishing, verifying
+from deltawire.cli import (
+    coordinating,
+    demo,
+    diagnosing,
+    errors,
+    following,
+    lineage,
+    looking,
+    patching,
+    publishing,
+    verifying,
+)
 from deltawire.cli.group import CommandGroup
 from deltawire.cli.options import examples, help_of
 
@@ -93,6 +104,12 @@ _add(
     _CHECK,
     "deltawire verify s3://models/run-7",
     "deltawire verify ./stream --deep",
+)
+_add(
+    diagnosing.fsck,
+    _CHECK,
+    "deltawire fsck s3://models/run-7",
+    "deltawire fsck ./stream --deep --json | jq '.findings[].advice'",
 )
 _add(verifying.probe, _CHECK, "deltawire probe s3://models/scratch", "deltawire probe /mnt/shared --single-writer")
 _add(

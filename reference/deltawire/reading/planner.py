@@ -14,7 +14,7 @@ from deltawire.errors import PathLostError
 class Edge:
     """One way to get to ``target``: from nothing, or from version ``base``."""
 
-    kind: Literal["anchor", "delta", "snapshot"]
+    kind: Literal["anchor", "delta", "snapshot", "span"]
     base: int | None
     """Version it needs; None if it needs nothing."""
     target: int
