@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from deltawire.errors import CODES
 from deltawire.format import keys
-from tests.hostile.stream import ANCHOR, KINDS, NEWEST, TABLE, Record, Stream, honest, survive, to_json
+from tests.hostile.stream import ANCHOR, KINDS, NEWEST, TABLE, Record, Stream, honest, survive, table_key_of, to_json
 
 SHA = "sha256:" + "0" * 64
 UUID = "00000000-0000-4000-8000-000000000000"
@@ -263,7 +263,7 @@ RECORDS = [TABLE, keys.STREAM, keys.HEAD, ANCHOR_KEY, *(keys.version_key(v) for 
 
 def record_of(key: str) -> Record:
     if key == TABLE:
-        key = next(name for name in honest().objects if name.startswith(keys.TENSORS))
+        key = table_key_of(honest().objects)
     return honest().record(key)
 
 

@@ -43,11 +43,13 @@ def published(tmp_path_factory: pytest.TempPathFactory) -> list[tuple[str, bytes
     rollback(store, to=1)
     forked = MemoryStore(f"spec/{uuid.uuid4().hex}")
     fork(store, forked, version=2)
-    kinds = {"versions": "version", "anchors": "anchor", "tensors": "tensor_table", "leases": "lease"}
+    kinds = {"versions": "version", "anchors": "anchor", "leases": "lease"}
     found = []
     for info in store.list(""):
         folder, _, _ = info.key.partition("/")
         kind = kinds.get(folder) or {"stream.json": "stream", "head.json": "head"}.get(folder)
+        if info.key.endswith("/tensors/table.json"):
+            kind = "tensor_table"
         if kind is not None:
             found.append((kind, store.get(info.key, max_bytes=info.bytes).data))
     for key, kind in (("stream.json", "stream"), (version_key(0), "version")):

@@ -298,6 +298,18 @@ def decode(data: bytes, kind: type[R], *, what: str, limits: Limits) -> R:
     return record
 
 
+def named_by(record: VersionRecord | AnchorRecord | SpanRecord) -> tuple[Descriptor, ...]:
+    """Descriptors of every object that a record names (DSC-1)."""
+    found = [record.tensors]
+    if isinstance(record, VersionRecord):
+        found += record.files
+    if not isinstance(record, AnchorRecord) and record.delta is not None:
+        found += record.delta.parts
+    if not isinstance(record, SpanRecord) and record.snapshot is not None:
+        found += [*record.snapshot.shards, record.snapshot.index, *record.snapshot.files]
+    return tuple(found)
+
+
 def encode(record: Envelope) -> bytes:
     """Exact bytes to store for a record."""
     return strict_json.encode(record)
@@ -402,11 +414,12 @@ _FILE_NAME = re.compile(r"[A-Za-z0-9_-](?:[A-Za-z0-9._-]{0,98}[A-Za-z0-9_-])?")
 
 
 def check_file_name(name: str) -> str:
-    """Return ``name`` if it is one key segment that cannot escape a folder or shadow a shard (FIL-2).
+    """Return ``name`` if it is one key segment that cannot escape a folder or shadow a shard or table (FIL-2).
 
     Raises:
         MalformedRecordError: it is not.
     """
-    if not _FILE_NAME.fullmatch(name) or name.endswith((".safetensors", ".safetensors.index.json")):
+    ours = name == "tensors" or name.endswith((".safetensors", ".safetensors.index.json"))
+    if ours or not _FILE_NAME.fullmatch(name):
         raise MalformedRecordError(f"file name {name[:80]!r} is not allowed")
     return name

@@ -41,11 +41,12 @@ class Adviser:
         if use.role == "way":
             return self.about_run(use.version, use.end)
         put_back = "put back a copy" + (f" (sha256 {digest.removeprefix('sha256:')[:16]}...)" if digest else "")
-        if code == "broken_chain" and use.role == "version":
+        original = code == "broken_chain" and use.role == "version"
+        if original:
             put_back = "this record or one that it follows from is not what was committed: put back the original"
         if hit := sorted({run for use in uses for run in self._unreadable if _needed(use, run)}):
             return f"{put_back}; without it {_runs_text(hit)} cannot be read"
-        return self._about_spared(use, uses, put_back)
+        return put_back if original else self._about_spared(use, uses, put_back)
 
     def about_run(self, first: int, last: int) -> str:
         """What to do about versions that cannot be read, or that lack the snapshot they should have."""

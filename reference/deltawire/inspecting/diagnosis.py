@@ -216,7 +216,7 @@ class _Diagnosis:
         yield from (_note_item(note) for note in found.notes)
         newest = max(found.inventory.versions, default=-1)
         for info in found.orphans:
-            version = max(folder_version(info.key) or 0, 0 if newest < 0 else -1)
+            version = folder_version(info.key) or 0
             if version > newest:
                 yield _object("under_way", info, "named by no record yet", advice.under_way(version))
             elif self._records.doubtful(version):

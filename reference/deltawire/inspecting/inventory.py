@@ -14,7 +14,6 @@ from deltawire.store.base import ObjectInfo
 _FOLDER = re.compile(
     rf"{keys.DATA}([0-9]{{20}})-[0-9a-f]{{8}}-[0-9a-f]{{4}}-[0-9a-f]{{4}}-[0-9a-f]{{4}}-[0-9a-f]{{12}}/.+"
 )
-_BY_CONTENT = re.compile(rf"(?:{keys.FILES}[0-9a-f]{{64}}|{keys.TENSORS}[0-9a-f]{{64}}\.json)")
 _ONES = frozenset({keys.STREAM, keys.HEAD, keys.LEASE, keys.RETENTION})
 
 
@@ -57,7 +56,7 @@ def sort_objects(listing: Iterable[ObjectInfo]) -> Inventory:
             found.spans.append(span)
         elif keys.parse_pin(key) is not None:
             found.pins.append(key)
-        elif folder_version(key) is not None or _BY_CONTENT.fullmatch(key):
+        elif folder_version(key) is not None:
             found.data[key] = info
         elif key not in _ONES:
             found.unknown.append(info)

@@ -133,13 +133,6 @@ class DataCheck:
         return True
 
 
-def names_of(record: Naming) -> Iterator[Descriptor]:
-    """Every object that a record names."""
-    yield record.tensors
-    for descriptor, _, _ in _objects_of(record):
-        yield descriptor
-
-
 def collect_named(records: StreamRecords) -> dict[object, Named]:
     """The data objects that good records name, each once; one that is named in different ways, once for each."""
     found: dict[object, Named] = {}

@@ -17,8 +17,9 @@ from deltawire.errors import (
     VersionNotFoundError,
 )
 from deltawire.format import keys, records
-from deltawire.format.records import AnchorRecord, Envelope, SpanRecord, StreamRecord, VersionRecord
+from deltawire.format.records import AnchorRecord, Envelope, SpanRecord, StreamRecord, VersionRecord, named_by
 from deltawire.inspecting.findings import Findings, Use, ranges, versions_text
+from deltawire.inspecting.folders import check_beside, check_copies, check_files, check_folder
 from deltawire.inspecting.inventory import Inventory
 from deltawire.inspecting.spans import check_replaced, check_span, check_span_ours
 from deltawire.inspecting.ways import Ways, unreached
@@ -159,6 +160,24 @@ class RecordsCheck:
             else:
                 found.versions[number] = version
                 self._check_links(version)
+                self._check_names(version)
+
+    def _check_names(self, version: Committed) -> None:
+        """What the version points at; readers follow it anywhere, so it stays in use. KEY-9, FIL-1, SNP-6"""
+        record, number = version.record, version.record.version
+        key, use = keys.version_key(number), Use("version", number)
+        before = self._found.versions.get(number - 1)
+        parent = None if before is None else before.record
+        rule = "KEY-9"
+        try:
+            if parent is not None or number == 0:
+                check_folder(record, () if parent is None else named_by(parent))
+            rule = "FIL-1"
+            check_files(record, parent)
+            rule = "SNP-6"
+            check_copies(record)
+        except BrokenChainError as error:
+            self._findings.add(error, key, use, requirement=rule)
 
     def _check_links(self, version: Committed) -> None:
         """The version against those of which it says something. CHN-1 to CHN-4, CHN-6"""
@@ -226,6 +245,8 @@ class RecordsCheck:
                 self._findings.add(error, key, Use("anchor", number), requirement=rule)
             else:
                 found.anchors[number] = anchor
+                with self._findings.noting(key, Use("anchor", number), requirement="KEY-9"):
+                    check_beside(anchor, found.versions[number].record)
 
     def _take_span(self, base: int, target: int, span: SpanRecord | DeltawireError) -> None:
         found, key, use = self._found, keys.span_key(base, target), Use("span", target, base=base)
@@ -252,6 +273,8 @@ class RecordsCheck:
                 self._findings.add(error, key, use, requirement=rule)
             else:
                 found.spans[base, target] = span
+                with self._findings.noting(key, use, requirement="KEY-9"):
+                    check_beside(span, found.versions[target].record)
 
     def _find_ways(self) -> None:
         """A snapshot and steps from it must lead to every version; some have one of their own. RET-2"""

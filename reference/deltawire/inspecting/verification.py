@@ -12,12 +12,12 @@ from typing import Literal
 from deltawire.deadline import Deadline
 from deltawire.errors import DeltawireError, ObjectNotFoundError, PathLostError, StreamNotFoundError, WrongStreamError
 from deltawire.format import keys
-from deltawire.format.records import HeadRecord, PinRecord
+from deltawire.format.records import HeadRecord, PinRecord, named_by
 from deltawire.inspecting.findings import Finding, Findings, Note, Trouble, Use, ranges, versions_text
 from deltawire.inspecting.history import Advance, no_progress
 from deltawire.inspecting.inventory import Inventory, take_inventory
 from deltawire.inspecting.replay import Replay
-from deltawire.inspecting.stream_data import DataCheck, StreamData, names_of
+from deltawire.inspecting.stream_data import DataCheck, StreamData
 from deltawire.inspecting.stream_records import RecordsCheck, StreamRecords, read_record
 from deltawire.inspecting.ways import Ways, unreached
 from deltawire.limits import DEFAULT_LIMITS, Limits
@@ -135,7 +135,7 @@ def examine_stream(
 
 def bytes_to_verify(store: Store) -> int:
     """Size of all data objects in the store: about what ``verify_stream`` reads."""
-    return sum(info.bytes for prefix in (keys.DATA, keys.FILES) for info in store.list(prefix))
+    return sum(info.bytes for info in store.list(keys.DATA))
 
 
 def _summaries(found: Examination) -> Iterator[str]:
@@ -289,14 +289,14 @@ class _Verification:
         """Data objects that are of no use, and whose they are."""
         named: set[str] = set()
         for version in found.records.versions.values():
-            named.update(descriptor.key for descriptor in names_of(version.record))
+            named.update(descriptor.key for descriptor in named_by(version.record))
         for record in (*found.records.anchors.values(), *found.records.spans.values(), *found.records.unchecked):
-            named.update(descriptor.key for descriptor in names_of(record))
+            named.update(descriptor.key for descriptor in named_by(record))
         old = {
             descriptor.key
             for leftover in found.records.leftovers
             if leftover.record is not None
-            for descriptor in names_of(leftover.record)
+            for descriptor in named_by(leftover.record)
         }
         for key, info in found.inventory.data.items():
             if key not in named:

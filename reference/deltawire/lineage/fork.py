@@ -9,20 +9,20 @@ from dataclasses import dataclass, field
 from os import PathLike
 from typing import Any, Literal, TypeVar
 
+import msgspec
+
 from deltawire.deadline import Deadline
 from deltawire.errors import (
     ConflictError,
     DeltawireError,
     InvalidArgumentError,
-    ObjectExistsError,
     StateMismatchError,
     StoreUnfitError,
     StreamNotFoundError,
     VersionNotFoundError,
 )
 from deltawire.format import features, keys, records
-from deltawire.format.records import File, HeadRecord, Origin, Snapshot, StreamRecord, VersionRecord
-from deltawire.format.strict_json import sha256
+from deltawire.format.records import HeadRecord, Origin, Snapshot, StreamRecord, VersionRecord
 from deltawire.format.tensors import TensorTable
 from deltawire.inspecting.history import Advance, no_progress
 from deltawire.limits import DEFAULT_LIMITS, Limits
@@ -37,7 +37,7 @@ from deltawire.producer.opening import check_arbitration
 from deltawire.producer.publisher import check_metadata
 from deltawire.reading.stream import Committed, StreamReader, check_anchor
 from deltawire.reading.transfer import Transfer
-from deltawire.snapshots.writer import describe_file, write_snapshot
+from deltawire.snapshots.writer import write_files, write_snapshot, write_table
 from deltawire.store import open_store
 from deltawire.store.base import Store
 
@@ -167,14 +167,14 @@ class _Forking:
         files = read_files(self._source, committed, deadline)
         prefix = keys.data_prefix(0, head["commit_id"])
         data = self._store_data(committed, table, files, prefix=prefix, shard_bytes=shard_bytes)
-        self._put_once(table.descriptor.key, table.data)
+        tensors = self._call(lambda: write_table(self._store, table, key=keys.table_key(0, head["commit_id"])))
         first = VersionRecord(
             **head,
             version=0,
-            tensors=table.descriptor,
+            tensors=tensors,
             state_digest=record.state_digest,
             snapshot=data.snapshot,
-            files=self._store_files(files),
+            files=data.snapshot.files,
         )
         encoded, key = records.encode(first), keys.version_key(0)
         records.decode(encoded, VersionRecord, what=key, limits=self._limits)  # LIM-4
@@ -226,7 +226,9 @@ class _Forking:
                 deadline=self._deadline,
                 advance=self._advance,
             )
-            return _Data(copied.snapshot, "streamed" if copied.through else "copied", copied.by_store, copied.through)
+            stored = self._call(lambda: write_files(self._store, files, prefix=prefix))
+            whole = msgspec.structs.replace(copied.snapshot, files=stored)
+            return _Data(whole, "streamed" if copied.through else "copied", copied.by_store, copied.through)
         spooled = spool_version(self._source, committed, self._deadline)
         state = BaseState(table, spooled.bits)
         if f"{state.digest:016x}" != committed.record.state_digest:
@@ -250,19 +252,6 @@ class _Forking:
                 raise
             return None
         return anchor.snapshot
-
-    def _store_files(self, files: dict[str, bytes]) -> tuple[File, ...]:
-        described = tuple(describe_file(name, data, key=keys.file_key(sha256(data))) for name, data in files.items())
-        for file in described:
-            self._put_once(file.key, files[file.name])
-        return described
-
-    def _put_once(self, key: str, data: bytes) -> None:
-        def put() -> None:
-            with suppress(ObjectExistsError):  # content-addressed: it holds the same bytes. KEY-3
-                self._store.put(key, data, mode="create")
-
-        self._call(put)
 
     def _create(self, key: str, data: bytes) -> None:
         if create_record(self._store, key, data, deadline=self._deadline) is Outcome.LOST:

@@ -77,7 +77,7 @@ class Anchoring:
             **head,
             version=record.version,
             version_digest=committed.digest,
-            tensors=base.table.descriptor,
+            tensors=record.tensors,
             state_digest=record.state_digest,
             snapshot=snapshot,
         )

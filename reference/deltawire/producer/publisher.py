@@ -24,13 +24,7 @@ from deltawire.errors import (
     StoreError,
 )
 from deltawire.format import keys, records
-from deltawire.format.records import (
-    File,
-    HeadRecord,
-    Parent,
-    VersionRecord,
-    check_file_name,
-)
+from deltawire.format.records import HeadRecord, Parent, VersionRecord, check_file_name
 from deltawire.format.strict_json import sha256
 from deltawire.format.tensors import TensorTable, build_table
 from deltawire.limits import DEFAULT_LIMITS, Limits
@@ -50,7 +44,6 @@ from deltawire.producer.source import Source
 from deltawire.producer.sources import StateLike, auxiliary_files, open_source
 from deltawire.producer.uploads import Uploads
 from deltawire.reading.stream import Committed
-from deltawire.snapshots.writer import describe_file
 from deltawire.store.base import Store
 
 _MASK = (1 << 64) - 1
@@ -287,16 +280,16 @@ class Publisher:
             writer_features=self._features,
             metadata=dict(metadata or {}),
         )
-        contents = self._store_contents(source, table, files, keys.data_prefix(version, head["commit_id"]), deadline)
+        contents = self._store_contents(source, table, files, head["commit_id"], deadline)
         record = VersionRecord(
             **head,
             version=version,
             parent=None if parent is None else Parent(version=parent.record.version, digest=parent.digest),
-            tensors=table.descriptor,
+            tensors=contents.tensors,
             state_digest=f"{contents.state_digest:016x}",
             delta=contents.delta,
             snapshot=contents.snapshot,
-            files=self._store_files(files, deadline),
+            files=contents.files,
             rollback_of=source.rollback_of,
         )
         committing = time.perf_counter()
@@ -325,18 +318,21 @@ class Publisher:
         )
 
     def _store_contents(
-        self, source: Source, table: TensorTable, files: dict[str, bytes], prefix: str, deadline: Deadline
+        self, source: Source, table: TensorTable, files: dict[str, bytes], commit_id: str, deadline: Deadline
     ) -> Contents:
         self._uploads.waited = 0.0
-        base = self._line.base
-        if base is not None and table is base.table:
+        base, parent = self._line.base, self._line.parent
+        if base is not None and parent is not None and table is base.table:
             return store_delta(
                 base,
                 source,
-                prefix=prefix,
-                encoding=self._encoding,
+                parent=parent.record,
+                commit_id=commit_id,
+                store=self._store,
                 uploads=self._uploads,
+                encoding=self._encoding,
                 options=self._parts,
+                files=files,
                 deadline=deadline,
             )
         if not self._anchoring.wait(deadline.remaining()):  # an anchor of the old base is still reading it
@@ -345,22 +341,14 @@ class Publisher:
         return store_snapshot(
             table,
             source,
-            prefix=prefix,
+            version=0 if parent is None else parent.record.version + 1,
+            commit_id=commit_id,
             store=self._store,
             uploads=self._uploads,
             shard_bytes=self._shard_bytes,
             files=files,
             deadline=deadline,
         )
-
-    def _store_files(self, files: Mapping[str, bytes], deadline: Deadline) -> tuple[File, ...]:
-        described = [describe_file(name, data, key=keys.file_key(sha256(data))) for name, data in files.items()]
-        parent = self._line.parent
-        stored = {file.digest for file in parent.record.files} if parent is not None else set()
-        for file in described:
-            if file.digest not in stored:
-                self._uploads.put_once(file.key, files[file.name], deadline)
-        return tuple(described)
 
     def _commit(self, record: VersionRecord, deadline: Deadline) -> Committed:
         """Create the version record, and say what happened if that is not what happened. CMT-3, CMT-8"""

@@ -20,7 +20,7 @@ from deltawire.errors import (
     WrongStreamError,
 )
 from deltawire.format import keys, records
-from deltawire.format.records import AnchorRecord, HeadRecord, StreamRecord, VersionRecord
+from deltawire.format.records import AnchorRecord, Descriptor, HeadRecord, StreamRecord, VersionRecord
 from deltawire.format.strict_json import sha256
 from deltawire.format.tensors import TensorTable, parse_table
 from deltawire.reading.planner import Edge, plan
@@ -54,7 +54,7 @@ class StreamReader:
     def __init__(self, transfer: Transfer) -> None:
         self.transfer = transfer
         self._stream: StreamRecord | None = None
-        self._tables: OrderedDict[str, TensorTable] = OrderedDict()
+        self._tables: OrderedDict[Descriptor, TensorTable] = OrderedDict()
 
     def stream(self, deadline: Deadline) -> StreamRecord:
         """The stream's own record, read once.
@@ -114,13 +114,13 @@ class StreamReader:
     def table(self, version: Committed, deadline: Deadline) -> TensorTable:
         """The tensor table of a version; the last few are kept."""
         descriptor = version.record.tensors
-        if descriptor.digest not in self._tables:
+        if descriptor not in self._tables:
             limits = self.transfer.limits
             data = self.transfer.read_object(descriptor, max_bytes=limits.table_bytes, deadline=deadline)
-            self._tables[descriptor.digest] = parse_table(data, limits=limits)
+            self._tables[descriptor] = parse_table(data, limits=limits)
             while len(self._tables) > 2:
                 self._tables.popitem(last=False)
-        return self._tables[descriptor.digest]
+        return self._tables[descriptor]
 
     def latest(self, deadline: Deadline, *, known: int | None = None) -> int:
         """Number of the newest version, found by probing forward from what is known. LAT-1 to LAT-4

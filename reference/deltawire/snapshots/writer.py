@@ -1,12 +1,14 @@
-"""Writing a snapshot, streaming, a shard at a time (SPEC.md sections 8.7 and 11.3)."""
+"""Writing a snapshot, streaming, a shard at a time, and what lies beside it (SPEC.md sections 8.7 and 11.3)."""
 
 from __future__ import annotations
 
 import hashlib
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
+from deltawire.errors import ObjectExistsError
 from deltawire.format.keys import SHARD_INDEX, shard_name
 from deltawire.format.records import BINARY_TYPE, JSON_TYPE, SAFETENSORS_TYPE, Descriptor, File, Shard, Snapshot
 from deltawire.format.strict_json import sha256
@@ -79,14 +81,30 @@ def write_snapshot(
     index = {"metadata": {"total_size": table.state_bytes}, "weight_map": weight_map}
     data = json.dumps(index, indent=1, ensure_ascii=False).encode()
     key = prefix + SHARD_INDEX
-    store.put(key, data, mode="overwrite")
-    for name, content in files.items():
-        store.put(prefix + name, content, mode="overwrite")
+    _put(store, key, data)
     return Snapshot(
         shards=shards,
         index=Descriptor(key=key, media_type=JSON_TYPE, bytes=len(data), digest=sha256(data)),
-        files=tuple(describe_file(name, content, key=prefix + name) for name, content in files.items()),
+        files=write_files(store, files, prefix=prefix),
     )
+
+
+def write_files(store: Store, files: Mapping[str, bytes], *, prefix: str) -> tuple[File, ...]:
+    """Write auxiliary files under ``prefix``, in a data folder of this one logical write (FIL-1, KEY-4)."""
+    for name, content in files.items():
+        _put(store, prefix + name, content)
+    return tuple(describe_file(name, content, key=prefix + name) for name, content in files.items())
+
+
+def write_table(store: Store, table: TensorTable, *, key: str) -> Descriptor:
+    """Write a tensor table under ``key``, in a data folder of this one logical write (TAB-1, KEY-4)."""
+    _put(store, key, table.data)
+    return table.described(key)
+
+
+def _put(store: Store, key: str, data: bytes) -> None:
+    with suppress(ObjectExistsError):  # nobody else writes this key: an attempt of our own arrived. KEY-4
+        store.put(key, data, mode="create")
 
 
 def describe_file(name: str, content: bytes, *, key: str) -> File:
