@@ -119,8 +119,10 @@ def _counts(items: list[Item]) -> str:
 def _facts(found: Diagnosis) -> dict[str, str]:
     from deltawire.cli import units  # noqa: PLC0415
 
-    if found.newest is None:
-        newest = "none" if found.clean else "cannot be read"
+    if found.stopped_by is not None:
+        newest = f"NO VERSION CAN BE READ: {found.stopped_by} keeps every reader out"
+    elif found.newest is None:
+        newest = "the stream has no version yet"
     elif found.way is None:
         newest = f"version {found.newest} CANNOT BE READ"
     else:
@@ -132,7 +134,8 @@ def _facts(found: Diagnosis) -> dict[str, str]:
     if found.unreadable:
         runs = [str(first) if first == last else f"{first} to {last}" for first, last in found.unreadable]
         more = f" and {len(runs) - SHOWN} more runs" if len(runs) > SHOWN else ""
-        facts["not readable"] = f"version {', '.join(runs[:SHOWN])}{more}"
+        one = len(runs) == 1 and found.unreadable[0][0] == found.unreadable[0][1]
+        facts["not readable"] = f"version{'' if one else 's'} {', '.join(runs[:SHOWN])}{more}"
     facts["looked at"] = (
         f"{units.plural(found.versions, 'version')}, {units.plural(found.objects, 'data object')}"
         f" ({units.size(found.bytes)})"
@@ -167,11 +170,14 @@ def _print_damage(items: list[Item]) -> None:
 
 
 def _print_notes(items: list[Item]) -> None:
-    """Records one by one, objects by folder; the same advice for many is given once."""
+    """Objects by folder, others one by one; the same advice for many is given once."""
     from deltawire.cli import units  # noqa: PLC0415
     from deltawire.cli.output import Column, print_line, print_table  # noqa: PLC0415
 
     plain = [item for item in items if item.bytes is None]
+    if items[0].sort == "unretained":  # the folders say the same over again
+        print_line(f"  {units.plural(len(plain), 'record')}, {units.plural(len(items) - len(plain), 'data object')}")
+        items, plain = items[:1], []
     for item in plain[:SHOWN]:
         print_line(f"  {item.message}" if item.key in item.message else f"  {item.key}: {item.message}")
     _print_more(len(plain))

@@ -119,9 +119,7 @@ _ROLES: tuple[Role, ...] = (
 _GRAVITY = {role: place for place, role in enumerate(_ROLES)}
 """Of what an object is to several records, the gravest comes first."""
 
-STREAM = (
-    "put back a copy; without one, write it anew, with the stream_id and writer_features of the newest version's record"
-)
+STREAM = "put back a copy; without one, write it anew with the stream_id and writer_features of the newest version"
 RETENTION = "stop every maintainer and put back a copy, or one whose boundary is the version with which the line begins"
 HEAD = "nothing has to be done: readers look further by themselves, and the next publish writes it"
 HEAD_AHEAD = "if that version was published, its record is lost: put back a copy; otherwise nothing has to be done"
@@ -129,6 +127,7 @@ LEASE = "delete it if no producer runs: the next one makes a new lease"
 PIN = "nothing has to be done: unchanged for a day it counts as dead; delete it to collect sooner"
 UNKNOWN = "readers ignore it: delete it if nobody needs it there"
 KEEP = "keep it: a record of its version is missing or damaged, and may name it"
+KEEP_ALL = "keep it until retention.json is right: it may belong to the stream"
 
 
 def orphan(url: str) -> str:

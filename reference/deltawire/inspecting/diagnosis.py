@@ -73,6 +73,8 @@ class Diagnosis:
     """The newest version of which a record is there, good or not."""
     boundary: int = 0
     kept: list[int] = field(default_factory=list)
+    stopped_by: str | None = None
+    """The one object that keeps every reader out, whatever else is whole."""
     way: list[Edge] | None = None
     """The cheapest way to the newest version from nothing; None if it cannot be read."""
     unreadable: list[tuple[int, int]] = field(default_factory=list)
@@ -125,7 +127,7 @@ def _headless(store: Store, error: StreamNotFoundError, *, limits: Limits, deadl
     if not inventory.versions:
         raise error
     count = f"{len(inventory.versions):,} version record{'' if len(inventory.versions) == 1 else 's'}"
-    found = Diagnosis(url=store.url, deep=False)
+    found = Diagnosis(url=store.url, deep=False, stopped_by=keys.STREAM)
     found.damage.append(_stream_item(StreamNotFoundError(f"there is no {keys.STREAM}, but {count}")))
     return found
 
@@ -148,6 +150,14 @@ class _Diagnosis:
         self._digests = _digests(found.records)
         listed = [number for number in found.inventory.versions if number >= found.retention.boundary]
         self._newest = max(listed, default=None)
+        self._stopped_by = next(
+            (
+                trouble.finding.key
+                for trouble in found.troubles
+                if any(use.role in {"stream", "retention"} for use in trouble.uses)
+            ),
+            None,
+        )
         self._reached = found.ways.reached()
         self._unreadable = self._find_unreadable()
         self._adviser = Adviser(found.url, found.ways, self._unreadable)
@@ -160,21 +170,18 @@ class _Diagnosis:
             newest=self._newest,
             boundary=found.retention.boundary,
             kept=sorted(found.retention.kept),
+            stopped_by=self._stopped_by,
             unreadable=self._unreadable,
             versions=len(self._records.versions),
             objects=found.data.objects,
             bytes=found.data.bytes,
             states=found.states,
         )
-        if self._newest is not None and not self._stopped():
+        if self._newest is not None and self._stopped_by is None:
             result.way = found.ways.way(self._newest)
         result.damage = sorted(self._damage(), key=lambda item: _ORDER.index(item.sort))
         result.notes = list(self._notes())
         return result
-
-    def _stopped(self) -> bool:
-        """Whether something keeps every reader out, whatever else is whole."""
-        return any(use.role in {"stream", "retention"} for trouble in self._found.troubles for use in trouble.uses)
 
     def _find_unreadable(self) -> list[tuple[int, int]]:
         """Retained versions to which nothing leads, because of records or of what they name."""
@@ -215,20 +222,23 @@ class _Diagnosis:
         found, url = self._found, self._found.url
         yield from (_note_item(note) for note in found.notes)
         newest = max(found.inventory.versions, default=-1)
+        published = max((note.version for note in found.notes if note.version is not None), default=-1)
         for info in found.orphans:
             version = folder_version(info.key) or 0
             if version > newest:
-                yield _object("under_way", info, "named by no record yet", advice.under_way(version))
+                todo = advice.KEEP if version <= published else advice.under_way(version)
+                yield _object("under_way", info, "named by no record yet", todo)
             elif self._records.doubtful(version):
                 yield _object("unreferenced", info, "named by no record that can be read", advice.KEEP)
             else:
-                yield _object("unreferenced", info, "named by no record", advice.orphan(url))
+                todo = advice.KEEP_ALL if self._stopped_by else advice.orphan(url)
+                yield _object("unreferenced", info, "named by no record", todo)
+        todo = advice.KEEP_ALL if self._stopped_by else advice.leftover(url)
         for leftover in self._records.leftovers:
             message = f"a record of version {leftover.version}, which is not retained"
-            yield Item(sort="unretained", key=leftover.key, message=message, advice=advice.leftover(url))
+            yield Item(sort="unretained", key=leftover.key, message=message, advice=todo)
         for info in found.retired:
-            what = "named only by records of versions that are not retained"
-            yield _object("unretained", info, what, advice.leftover(url))
+            yield _object("unretained", info, "named only by records of versions that are not retained", todo)
         for info in found.inventory.unknown:
             yield _object("unknown_key", info, "not a key of this protocol", advice.UNKNOWN)
 
@@ -239,15 +249,15 @@ def _object(sort: Class, info: ObjectInfo, message: str, todo: str) -> Item:
 
 def _note_item(note: Note) -> Item:
     return Item(
-        sort="head" if note.about == "head_ahead" else note.about,
+        sort=note.about,
         key=note.key,
         message=note.message,
-        advice=_NOTES[note.about],
+        advice=advice.HEAD_AHEAD if note.version is not None else _NOTES[note.about],
         code=note.code,
     )
 
 
-_NOTES = {"head": advice.HEAD, "head_ahead": advice.HEAD_AHEAD, "lease": advice.LEASE, "pin": advice.PIN}
+_NOTES = {"head": advice.HEAD, "lease": advice.LEASE, "pin": advice.PIN}
 
 
 def _digests(records: StreamRecords) -> dict[str, str]:

@@ -70,11 +70,13 @@ class Trouble:
 class Note:
     """Something worth knowing that breaks nothing."""
 
-    about: Literal["head", "head_ahead", "lease", "pin"]
+    about: Literal["head", "lease", "pin"]
     key: str
     message: str
     code: str | None = None
     """A code of SPEC.md section 13, where the object has an error."""
+    version: int | None = None
+    """A version that the head names and that is not there."""
 
 
 _REQUIREMENTS = {

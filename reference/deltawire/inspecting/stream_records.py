@@ -260,17 +260,19 @@ class RecordsCheck:
         elif any(number not in found.versions and found.doubtful(number) for number in (base, target)):
             found.unchecked.append(span)
         else:
+            rule = "SPN-4"
             try:
                 check_span_ours(span, self._stream, key, base, target)
                 for number in (base, target):
                     if number not in found.versions:
                         raise BrokenChainError(f"the span needs version {number}, which is not there")
                 check_span(span, found.versions[base], found.versions[target])
+                rule = "SPN-2"
                 check_replaced(span, found.versions)
             except DeltawireError as error:
                 found.unchecked.append(span)
-                rule = {"broken_chain": "SPN-4", "malformed_record": "SPN-3"}.get(error.code)
-                self._findings.add(error, key, use, requirement=rule)
+                rules = {"broken_chain": rule, "malformed_record": "SPN-3"}
+                self._findings.add(error, key, use, requirement=rules.get(error.code))
             else:
                 found.spans[base, target] = span
                 with self._findings.noting(key, use, requirement="KEY-9"):

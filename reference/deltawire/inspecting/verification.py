@@ -208,7 +208,6 @@ class _Verification:
     def _check_head(self, found: Examination) -> None:
         """The hint may be missing, stale or wrong; say so if it is. HED-1"""
         newest = found.records.newest
-        about: Literal["head", "head_ahead"]
         if newest is None:
             return
         try:
@@ -222,13 +221,11 @@ class _Verification:
             self._note(error, "head", keys.HEAD, f"the hint {keys.HEAD} is of no use: {error}")
             return
         if head.version < newest:
-            about, message = "head", f"the hint {keys.HEAD} is stale: version {head.version}, not {newest}"
+            message = f"the hint {keys.HEAD} is stale: version {head.version}, not {newest}"
+            self._findings.notes.append(Note(about="head", key=keys.HEAD, message=message))
         elif head.version > newest and not self._is_there(keys.version_key(head.version)):
-            about = "head_ahead"
             message = f"the hint {keys.HEAD} names version {head.version}, which is not there; the newest is {newest}"
-        else:
-            return
-        self._findings.notes.append(Note(about=about, key=keys.HEAD, message=message))
+            self._findings.notes.append(Note(about="head", key=keys.HEAD, message=message, version=head.version))
 
     def _is_there(self, key: str) -> bool:
         try:
