@@ -8,7 +8,7 @@ from deltawire.consumer.timings import Clock
 from deltawire.deadline import Deadline
 from deltawire.errors import DeltawireError, StateMismatchError
 from deltawire.format import keys
-from deltawire.format.records import AnchorRecord, SpanRecord
+from deltawire.format.records import AnchorRecord, Descriptor, SpanRecord
 from deltawire.format.tensors import TensorTable
 from deltawire.inspecting.findings import Findings, Role, Use
 from deltawire.inspecting.stream_records import StreamRecords
@@ -31,7 +31,7 @@ class Replay:
         self,
         transfer: Transfer,
         records: StreamRecords,
-        tables: dict[str, TensorTable],
+        tables: dict[Descriptor, TensorTable],
         ways: Ways,
         findings: Findings,
         deadline: Deadline,
@@ -65,7 +65,7 @@ class Replay:
 
     def _load_anchor(self, anchor: AnchorRecord) -> None:
         edge = Edge("anchor", None, anchor.version, 0)
-        table = self._tables[anchor.tensors.key]
+        table = self._tables[self._records.versions[anchor.version].record.tensors]
         target = ArraysTarget()
         digest = int(anchor.state_digest, 16)
         try:
@@ -111,7 +111,7 @@ class Replay:
     def _take(self, edge: Edge) -> None:
         version = self._records.versions[edge.target]
         record = version.record
-        table = self._tables[record.tensors.key]
+        table = self._tables[record.tensors]
         held = self._target.held
         if edge.kind in {"anchor", "snapshot"}:
             anchor = self._records.anchors.get(edge.target)

@@ -29,8 +29,6 @@ class Named:
     """An object that records name, and what for."""
 
     descriptor: Descriptor
-    table_key: str | None = None
-    """Of the table of the tensors in it, if it is a shard."""
     uses: list[Use] = field(default_factory=list)
 
 
@@ -38,8 +36,8 @@ class Named:
 class StreamData:
     """What was read."""
 
-    tables: dict[str, TensorTable] = field(default_factory=dict)
-    """Good tables by key."""
+    tables: dict[Descriptor, TensorTable] = field(default_factory=dict)
+    """Good tables, as version records describe them."""
     objects: int = 0
     """Parts, shards and files read in full."""
     bytes: int = 0
@@ -73,13 +71,13 @@ class DataCheck:
 
     def _read_tables(self) -> None:
         """Every tensor table, once. DSC-3, TAB-1 to TAB-5"""
-        users: dict[str, list[Use]] = {}
+        users: dict[Descriptor, list[Use]] = {}
         for number, version in sorted(self._records.versions.items()):
-            add_use(users.setdefault(version.record.tensors.key, []), Use("table", number))
-        for key, uses in users.items():
-            with self._findings.noting(key, *uses):
+            add_use(users.setdefault(version.record.tensors, []), Use("table", number))
+        for descriptor, uses in users.items():
+            with self._findings.noting(descriptor.key, *uses):
                 version = self._records.versions[uses[0].version]
-                self._found.tables[key] = self._reader.table(version, self._deadline)
+                self._found.tables[descriptor] = self._reader.table(version, self._deadline)
 
     def _read_objects(self) -> None:
         """Size and sha256 of every data object, and what the records say about its inside. DSC-3"""
@@ -100,7 +98,8 @@ class DataCheck:
             size = store.head(key).bytes
             if size != descriptor.bytes:
                 raise SizeMismatchError(f"{key} has {size:,} bytes, not {descriptor.bytes:,}")
-            table = None if named.table_key is None else self._found.tables.get(named.table_key)
+            version = self._records.versions[named.uses[0].version]  # readers of an anchor take its version's table
+            table = self._found.tables.get(version.record.tensors) if isinstance(descriptor, Shard) else None
             content = StoredContent(descriptor, table, limits=self._transfer.limits)
             for start in range(0, size, CHUNK):
                 self._deadline.remaining()
@@ -137,10 +136,10 @@ def collect_named(records: StreamRecords) -> dict[object, Named]:
     """The data objects that good records name, each once; one that is named in different ways, once for each."""
     found: dict[object, Named] = {}
     for record in _checked(records):
-        for descriptor, table_key, use in _objects_of(record):
+        for descriptor, use in _objects_of(record):
             plain = (descriptor.key, descriptor.bytes, descriptor.digest)
             identity = descriptor if isinstance(descriptor, Part | Shard) else plain
-            add_use(found.setdefault(identity, Named(descriptor, table_key)).uses, use)
+            add_use(found.setdefault(identity, Named(descriptor)).uses, use)
     return found
 
 
@@ -150,25 +149,23 @@ def _checked(records: StreamRecords) -> Iterator[Naming]:
     yield from (span for _, span in sorted(records.spans.items()))
 
 
-def _objects_of(record: Naming) -> Iterator[tuple[Descriptor, str | None, Use]]:
-    """The data objects that a record names, with the key of the table of the tensors in it, and what they are for."""
-    number, table = record.version, record.tensors.key
+def _objects_of(record: Naming) -> Iterator[tuple[Descriptor, Use]]:
+    """The data objects that a record names, and what they are for."""
+    number = record.version
     if isinstance(record, AnchorRecord):
-        yield from _of_snapshot(record.snapshot, "anchor", number, table)
+        yield from _of_snapshot(record.snapshot, "anchor", number)
     elif isinstance(record, SpanRecord):
-        yield from ((part, None, Use("part", number, kind="span", base=record.base)) for part in record.delta.parts)
+        yield from ((part, Use("part", number, kind="span", base=record.base)) for part in record.delta.parts)
     else:
         if record.delta is not None:
             for part in record.delta.parts:
-                yield part, None, Use("part", number, kind="delta", base=number - 1)
+                yield part, Use("part", number, kind="delta", base=number - 1)
         if record.snapshot is not None:
-            yield from _of_snapshot(record.snapshot, "snapshot", number, table)
-        yield from ((file, None, Use("file", number)) for file in record.files)
+            yield from _of_snapshot(record.snapshot, "snapshot", number)
+        yield from ((file, Use("file", number)) for file in record.files)
 
 
-def _of_snapshot(
-    snapshot: Snapshot, kind: Kind, number: int, table: str
-) -> Iterator[tuple[Descriptor, str | None, Use]]:
-    yield from ((shard, table, Use("shard", number, kind=kind)) for shard in snapshot.shards)
-    yield snapshot.index, None, Use("index", number)
-    yield from ((file, None, Use("copy", number)) for file in snapshot.files)
+def _of_snapshot(snapshot: Snapshot, kind: Kind, number: int) -> Iterator[tuple[Descriptor, Use]]:
+    yield from ((shard, Use("shard", number, kind=kind)) for shard in snapshot.shards)
+    yield snapshot.index, Use("index", number)
+    yield from ((file, Use("copy", number)) for file in snapshot.files)
