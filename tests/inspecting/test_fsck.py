@@ -105,6 +105,13 @@ def span_that_leads_elsewhere(store: Store) -> None:
     replace(store, A_SPAN, json.dumps(good | {"delta": delta}).encode())
 
 
+def delta_with_other_sums(store: Store) -> None:
+    """The newest delta with sums that agree with the state digests, but not with its rows."""
+    delta = record_of(store, VERSION(NEWEST))["delta"]
+    sums = {name: f"{(int(delta[name], 16) + 1) % (1 << 64):016x}" for name in ("digest_before", "digest_after")}
+    update(store, VERSION(NEWEST), delta=delta | sums)
+
+
 def span_over_a_rebase(store: Store) -> None:
     data = store.get(A_SPAN, max_bytes=1 << 20).data
     old, new = (record_of(store, VERSION(number)) for number in (4, 10))
@@ -183,6 +190,11 @@ CASES: dict[str, Case] = {
             s, VERSION(NEWEST), files=[f | {"name": "x" + f["name"]} for f in record_of(s, VERSION(NEWEST))["files"]]
         ),
         "broken_chain", VERSION(NEWEST), "broken_chain", "put back the original", "FIL-1",
+    ),
+    "delta that says what it does not do": Case(
+        delta_with_other_sums, "state_mismatch", VERSION(NEWEST), "corrupt",
+        f"published like this, so that no copy helps; version {NEWEST} cannot be read", None,
+        ((NEWEST, NEWEST),), deep=True,
     ),
     "part of a delta gone": Case(
         lambda s: s.delete(part_of(s, 7)), "missing_object", "data/", "missing", "without it version 7 cannot be read",
@@ -300,7 +312,7 @@ CASES: dict[str, Case] = {
     ),
     "boundary without a snapshot": Case(
         lambda s: add_retention(s, 6), "path_lost", VERSION(6), "unreachable",
-        f"nothing later is concerned: readers that come from before go over the snapshot of version {REBASE}", "RET-2",
+        f"needs versions 6 to 8: readers that come from before go over the snapshot of version {REBASE}", "RET-2",
         ((6, 8),),
     ),
     "kept without a snapshot": Case(

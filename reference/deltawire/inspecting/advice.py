@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bisect
 from collections.abc import Iterable
 
 from deltawire.inspecting.findings import Role, Trouble, Use, versions_text
@@ -22,8 +23,8 @@ class Adviser:
 
     def __init__(self, url: str, ways: Ways, unreadable: list[tuple[int, int]]) -> None:
         self._url = url
-        self._ways = ways
-        self._reached = ways.reached()
+        self._reached = sorted(ways.reached())
+        self._last_steps = ways.last_steps()
         self._unreadable = unreadable
 
     def about(self, trouble: Trouble, digest: str | None) -> str:
@@ -41,26 +42,29 @@ class Adviser:
         if use.role == "way":
             return self.about_run(use.version, use.end)
         put_back = "put back a copy" + (f" (sha256 {digest.removeprefix('sha256:')[:16]}...)" if digest else "")
+        inherent = use.kind is not None and use.role in {"version", "anchor", "span"}
+        if inherent:  # all bytes are those of the records, but what they say together is wrong
+            put_back = "it was published like this, so that no copy helps"
         original = code == "broken_chain" and use.role == "version"
         if original:
             put_back = "this record or one that it follows from is not what was committed: put back the original"
         if hit := sorted({run for use in uses for run in self._unreadable if _needed(use, run)}):
-            return f"{put_back}; without it {_runs_text(hit)} cannot be read"
+            return f"{put_back}{'; ' if inherent else '; without it '}{_runs_text(hit)} cannot be read"
         return put_back if original else self._about_spared(use, uses, put_back)
 
     def about_run(self, first: int, last: int) -> str:
         """What to do about versions that cannot be read, or that lack the snapshot they should have."""
         if (first, last) not in self._unreadable:
             return f"readers still get there over {self._way_in(first)}; keep what that way needs"
-        later = min((number for number in self._reached if number > last), default=None)
-        if later is not None:
-            return f"nothing later is concerned: readers that come from before go over {self._way_in(later)}"
+        later = bisect.bisect_right(self._reached, last)
+        if later < len(self._reached):
+            passed = f"readers that come from before go over {self._way_in(self._reached[later])}"
+            return f"leave it if nobody needs {versions_text(first, last)}: {passed}"
         if not self._reached:
             return "nothing can be read: put back copies of what is named below"
-        best = max(self._reached)
         return (
-            "put back copies of what is named below, or go on from the newest version that can be read:"
-            f" 'deltawire fork {self._url}@{best} DST'"
+            "put back copies of what is named below, or wait for the next anchor of a producer that still runs, or go on"
+            f" from the newest version that can be read: 'deltawire fork {self._url}@{self._reached[-1]} DST'"
         )
 
     def _about_spared(self, use: Use, uses: tuple[Use, ...], put_back: str) -> str:
@@ -72,15 +76,15 @@ class Adviser:
             return f"{put_back}; without it {which} can be read into memory, but not into a directory"
         if use.kind == "span" or use.role == "span":
             return "nothing has to be done: readers take the deltas that it stands for"
-        if use.version not in self._reached:
+        if use.version not in self._last_steps:
             return put_back
         spared = f"nothing has to be done: readers reach version {use.version} over {self._way_in(use.version)}"
         anchor = use.kind == "anchor" or use.role == "anchor"
         return f"{spared}; {MAINTAIN.format(self._url)} makes a newer anchor" if anchor else spared
 
     def _way_in(self, version: int) -> str:
-        way = self._ways.way(version)
-        return "another way" if not way else edge_text(way[-1])
+        step = self._last_steps.get(version)
+        return "another way" if step is None else edge_text(step)
 
 
 def edge_text(edge: Edge) -> str:

@@ -51,6 +51,16 @@ class Ways:
                 found.add(edge.target)
         return found
 
+    def last_steps(self) -> dict[int, Edge]:
+        """For each version that can be reached the smallest step that leads to it."""
+        reached = self.reached()
+        found: dict[int, Edge] = {}
+        for edge in self._edges.values():
+            best = found.get(edge.target)
+            if (edge.base is None or edge.base in reached) and (best is None or edge.bytes < best.bytes):
+                found[edge.target] = edge
+        return found
+
     def way(self, target: int, *, held: int | None = None) -> list[Edge] | None:
         """The cheapest way from nothing, or from what is held; None if none leads there."""
         try:
