@@ -63,8 +63,8 @@ class Adviser:
         if not self._reached:
             return "nothing can be read: put back copies of what is named below"
         return (
-            "put back copies of what is named below, or wait for the next anchor of a producer that still runs, or go on"
-            f" from the newest version that can be read: 'deltawire fork {self._url}@{self._reached[-1]} DST'"
+            "put back copies of what is named below, or wait for the next anchor of a producer that still runs, or go"
+            f" on from the newest version that can be read: 'deltawire fork {self._url}@{self._reached[-1]} DST'"
         )
 
     def _about_spared(self, use: Use, uses: tuple[Use, ...], put_back: str) -> str:
