@@ -131,6 +131,13 @@ class WrongStreamError(IntegrityError):
     code = "wrong_stream"
 
 
+class BadSignatureError(IntegrityError):
+    """A record without a signature by a key that may sign it."""
+
+    code = "bad_signature"
+    hint = "whoever wrote this does not hold a key that you trust; do not use it, and find out who can write there"
+
+
 class MissingObjectError(IntegrityError):
     """An object named by a record that is not in the store."""
 

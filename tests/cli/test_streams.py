@@ -179,7 +179,16 @@ def test_materialize_refuses_a_directory_that_is_there(run: Run, published: Path
 
 def test_log(run: Run, published: Path) -> None:
     document = run("log", published, "--json").json
-    assert set(document) == {"url", "stream_id", "created_at", "writers", "features", "origin", "versions"}
+    assert set(document) == {
+        "url",
+        "stream_id",
+        "created_at",
+        "writers",
+        "features",
+        "signing_keys",
+        "origin",
+        "versions",
+    }
     assert [entry["version"] for entry in document["versions"]] == [3, 2, 1, 0]
     assert [entry["anchored"] for entry in document["versions"]] == [False, True, False, False]
     assert [entry["kind"] for entry in document["versions"]] == ["delta", "delta", "delta", "snapshot"]

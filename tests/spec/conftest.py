@@ -13,7 +13,8 @@ import pytest
 from safetensors.numpy import save
 
 from deltawire import AnchorPolicy, Publisher, fork, rollback
-from deltawire.format.keys import version_key
+from deltawire.ed25519 import generate
+from deltawire.format.keys import anchor_key, version_key
 from deltawire.patches.writing import write_patch
 from deltawire.store.memory import MemoryStore
 
@@ -54,9 +55,22 @@ def published(tmp_path_factory: pytest.TempPathFactory) -> list[tuple[str, bytes
             found.append((kind, store.get(info.key, max_bytes=info.bytes).data))
     for key, kind in (("stream.json", "stream"), (version_key(0), "version")):
         found.append((kind, forked.get(key, max_bytes=1 << 20).data))
+    signed = _signed()
+    for key, kind in (("stream.json", "stream"), (version_key(0), "version"), (anchor_key(1), "anchor")):
+        found.append((kind, signed.get(key, max_bytes=1 << 20).data))
     found.append(("patch", _patch(tmp_path_factory.mktemp("patch"))))
     assert {kind for kind, _ in found} == {"stream", "version", "anchor", "tensor_table", "head", "lease", "patch"}
     return found
+
+
+def _signed() -> MemoryStore:
+    store = MemoryStore(f"spec/{uuid.uuid4().hex}")
+    policy = AnchorPolicy(every=1, outweigh=None)
+    with Publisher(store, anchors=policy, signing_key=generate(), co_signers=[generate().key]) as publisher:
+        for number in range(2):
+            publisher.publish({"a": np.arange(4) + number}, files={})
+        publisher.wait_for_anchor()
+    return store
 
 
 def _patch(folder: Path) -> bytes:
@@ -78,7 +92,7 @@ def samples(published: list[tuple[str, bytes]]) -> list[tuple[str, dict[str, Any
     for kind, data in published:
         value = json.loads(data)
         empty = value.get("delta", {}).get("parts", [None])[:1] == []
-        shape = (kind, "delta" in value, empty, "origin" in value, "rollback_of" in value)
+        shape = (kind, "delta" in value, empty, "origin" in value, "rollback_of" in value, "signature" in value)
         if shape not in seen:
             seen.add(shape)
             found.append((kind, value))

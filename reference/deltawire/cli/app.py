@@ -18,6 +18,7 @@ from deltawire.cli import (
     looking,
     patching,
     publishing,
+    signing,
     verifying,
 )
 from deltawire.cli.group import CommandGroup
@@ -95,6 +96,13 @@ _add(
     "deltawire fork s3://models/run-7@41 s3://models/run-8",
     "deltawire fork ./stream@41 ./experiment",
     "deltawire fork ./stream@41 ./experiment --check",
+)
+_add(
+    signing.keygen,
+    _STREAM,
+    "deltawire keygen trainer.pem",
+    "deltawire publish ./stream step-100/ --sign-key trainer.pem",
+    "deltawire follow ./stream ./weights --trust ed25519:...",
 )
 _add(looking.log, _CHECK, "deltawire log s3://models/run-7", "deltawire log ./stream -n 100 --json")
 _add(looking.show, _CHECK, "deltawire show ./stream latest", "deltawire show s3://models/run-7 42 --all")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from deltawire.cli.options import AsJson, Timeout, Url
+from deltawire.cli.options import AsJson, Timeout, Trusted, Url
 from deltawire.cli.verifying import FOUND, Deep
 
 if TYPE_CHECKING:
@@ -24,6 +24,7 @@ SHOWN = 10
 def fsck(
     url: Url,
     deep: Deep = False,  # noqa: FBT002 - typer makes options of these
+    trust: Trusted = None,
     timeout: Timeout = None,
     as_json: AsJson = False,  # noqa: FBT002
 ) -> None:
@@ -41,7 +42,7 @@ def fsck(
     store = open_store(url)
     total = bytes_to_verify(store) if wanted() else None
     with progress("fsck", total) as advance:
-        found = diagnose(store, deep=deep, timeout=timeout, advance=advance)
+        found = diagnose(store, deep=deep, trust=trust, timeout=timeout, advance=advance)
     if as_json:
         print_json(_members(found, url))
     else:

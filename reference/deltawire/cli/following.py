@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from deltawire.cli.options import AsJson, TensorGlobs, Timeout, Url
+from deltawire.cli.options import AsJson, TensorGlobs, Timeout, Trusted, Url
 from deltawire.cli.streams import WhichVersion, open_reader, parse_version
 from deltawire.errors import DeadlineExceededError, InvalidArgumentError
 
@@ -50,15 +50,16 @@ NewDirectory = Annotated[
 ]
 
 
-def follow(
+def follow(  # noqa: PLR0913, PLR0917 - typer makes options of these
     url: Url,
     directory: Directory = None,
     until: Until = None,
-    once: Once = False,  # noqa: FBT002 - typer makes options of these
+    once: Once = False,  # noqa: FBT002
     every_version: EveryVersion = False,  # noqa: FBT002
     interval: Interval = 0.2,
     timeout: NextTimeout = None,
     tensors: TensorGlobs = None,
+    trust: Trusted = None,
     verify: Verify = False,  # noqa: FBT002
     as_json: AsJson = False,  # noqa: FBT002
 ) -> None:
@@ -77,11 +78,11 @@ def follow(
         raise InvalidArgumentError(
             "--once goes to the newest version; it cannot be combined with --until or --every-version"
         )
-    with open_reader(url) as reader:
+    with open_reader(url, trust) as reader:
         reader.stream(Deadline.after(timeout))  # a wrong URL should not leave a directory behind
     show = _show_json if as_json else _table()
     store = MeteredStore(open_store(url))
-    with Follower(store, directory, tensors=tensors) as follower:
+    with Follower(store, directory, tensors=tensors, trust=trust) as follower:
         if once:
             updates = _once(follower, timeout)
         else:
@@ -89,7 +90,7 @@ def follow(
         if verify and follower.version is not None:
             follower.verify()  # what is held from before counts too, even if no update comes
         try:
-            _run(follower, _with_progress(updates, store, follower), verify=verify, show=show)
+            _run(follower, _with_progress(updates, store, follower, trust), verify=verify, show=show)
         except DeadlineExceededError as error:
             held = "nothing is held" if follower.version is None else f"version {follower.version} is held"
             raise DeadlineExceededError(
@@ -105,7 +106,9 @@ def _once(follower: Follower, timeout: float | None) -> Iterator[Update]:
         yield update
 
 
-def _with_progress(updates: Iterator[Update], store: MeteredStore, follower: Follower) -> Iterator[Update]:
+def _with_progress(
+    updates: Iterator[Update], store: MeteredStore, follower: Follower, trust: list[str] | None
+) -> Iterator[Update]:
     """Show a bar while the first update is fetched, if that is a whole state: the others are small."""
     from deltawire.cli.progress import progress, wanted  # noqa: PLC0415
     from deltawire.errors import PathError  # noqa: PLC0415
@@ -115,7 +118,7 @@ def _with_progress(updates: Iterator[Update], store: MeteredStore, follower: Fol
     if wanted() and follower.version is None:
         total = None
         with suppress(PathError):  # no version yet
-            total = bytes_to_fetch(store, version=None)
+            total = bytes_to_fetch(store, version=None, trust=trust)
         if total is not None:
             with progress("catch up", total) as store.advance:
                 first = next(updates, None)
@@ -204,6 +207,7 @@ def materialize(
     version: WhichVersion,
     directory: NewDirectory,
     tensors: TensorGlobs = None,
+    trust: Trusted = None,
     timeout: Timeout = None,
     as_json: AsJson = False,  # noqa: FBT002 - typer makes an option of it
 ) -> None:
@@ -221,9 +225,11 @@ def materialize(
 
     number = parse_version(version)
     store = open_store(url)
-    total = bytes_to_fetch(store, version=number) if wanted() and tensors is None else None
+    total = bytes_to_fetch(store, version=number, trust=trust) if wanted() and tensors is None else None
     with progress(f"version {version}", total) as advance:
-        done = materialize(MeteredStore(store, advance), directory, version=number, tensors=tensors, timeout=timeout)
+        done = materialize(
+            MeteredStore(store, advance), directory, version=number, tensors=tensors, trust=trust, timeout=timeout
+        )
     if as_json:
         print_json(
             {

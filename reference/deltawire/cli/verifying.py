@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from deltawire.cli.options import AsJson, Timeout, Url
+from deltawire.cli.options import AsJson, Timeout, Trusted, Url
 
 if TYPE_CHECKING:
     from deltawire.inspecting.verification import Verified
@@ -30,12 +30,14 @@ FOUND = 1
 def verify(
     url: Url,
     deep: Deep = False,  # noqa: FBT002 - typer makes options of these
+    trust: Trusted = None,
     timeout: Timeout = None,
     as_json: AsJson = False,  # noqa: FBT002
 ) -> None:
     """Check everything in a stream: records, their chain, tensor tables, and every byte of data they name.
 
-    Prints each finding with its error code and the object in which it shows, and ends with 1 if there is any.
+    Prints each finding with its error code and the object in which it shows, and ends with 1 if there is any. Without
+    --trust a signed stream is held to the keys that it names itself.
     """
     from msgspec import to_builtins  # noqa: PLC0415 - heavy imports wait until a command runs
 
@@ -47,7 +49,7 @@ def verify(
     store = open_store(url)
     total = bytes_to_verify(store) if wanted() else None
     with progress("verify", total) as advance:
-        result = verify_stream(store, deep=deep, timeout=timeout, advance=advance)
+        result = verify_stream(store, deep=deep, trust=trust, timeout=timeout, advance=advance)
     if as_json:
         print_json({"sound": result.sound, **to_builtins(result)})
     else:

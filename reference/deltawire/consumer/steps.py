@@ -123,8 +123,12 @@ def take_snapshot(
     selected: Sequence[Tensor],
     deadline: Deadline,
     clock: Clock,
+    *,
+    whole_shards: bool = False,
 ) -> int:
     """Load ``version`` into a target in place of whatever it holds, all or nothing; the bytes fetched. SNP-5, APL-4
+
+    With ``whole_shards`` no shard is read in part. SIG-7
 
     Raises:
         IntegrityError, FormatError: the snapshot is not what its record says; what is held stays.
@@ -135,7 +139,16 @@ def take_snapshot(
     try:
         target.begin_snapshot(table, selected)
         expected = int(version.record.state_digest, 16)
-        loaded = load_snapshot(transfer, snapshot, table, selected, target, deadline, state_digest=expected)
+        loaded = load_snapshot(
+            transfer,
+            snapshot,
+            table,
+            selected,
+            target,
+            deadline,
+            state_digest=expected,
+            whole_shards=whole_shards,
+        )
     except BaseException:
         target.abort_snapshot()
         raise

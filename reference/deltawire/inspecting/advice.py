@@ -32,7 +32,7 @@ class Adviser:
         code, uses = trouble.finding.code, trouble.uses
         use = min(uses, key=lambda use: _GRAVITY[use.role])
         if use.role == "stream":
-            return STREAM
+            return STRANGER if code == "bad_signature" else STREAM
         if use.role == "retention":
             return RETENTION
         if code.startswith("unsupported"):
@@ -42,6 +42,8 @@ class Adviser:
         if use.role == "way":
             return self.about_run(use.version, use.end)
         put_back = "put back a copy" + (f" (sha256 {digest.removeprefix('sha256:')[:16]}...)" if digest else "")
+        if code == "bad_signature":
+            put_back = f"it is not what whoever holds the stream's key wrote: {put_back}"
         inherent = use.kind is not None and use.role in {"version", "anchor", "span"}
         if inherent:  # all bytes are those of the records, but what they say together is wrong
             put_back = "it was published like this, so that no copy helps"
@@ -125,9 +127,12 @@ _GRAVITY = {role: place for place, role in enumerate(_ROLES)}
 
 STREAM = "put back a copy; without one, write it anew with the stream_id and writer_features of the newest version"
 RETENTION = "stop every maintainer and put back a copy, or one whose boundary is the version with which the line begins"
+STRANGER = "give the public key of those whom you trust with --trust, or put back the original"
+SIGNATURES = "give the public key of those whom you trust with --trust"
 HEAD = "nothing has to be done: readers look further by themselves, and the next publish writes it"
 HEAD_AHEAD = "if that version was published, its record is lost: put back a copy; otherwise nothing has to be done"
 LEASE = "delete it if no producer runs: the next one makes a new lease"
+MEMBER = "readers ignore it: if it should have another name, put back a copy of the record"
 PIN = "nothing has to be done: unchanged for a day it counts as dead; delete it to collect sooner"
 UNKNOWN = "readers ignore it: delete it if nobody needs it there"
 KEEP = "keep it: a record of its version is missing or damaged, and may name it"

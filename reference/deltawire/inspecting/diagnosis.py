@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from deltawire.deadline import Deadline
 from deltawire.errors import DeltawireError, StreamNotFoundError
@@ -22,9 +22,12 @@ from deltawire.reading.planner import Edge
 from deltawire.reading.transfer import Transfer
 from deltawire.store.base import ObjectInfo, Store
 
+if TYPE_CHECKING:
+    from deltawire.ed25519 import PublicKeyLike
+
 Class = Literal[
-    "unreachable", "missing", "corrupt", "broken_chain", "unsupported",
-    "unreferenced", "under_way", "unretained", "unknown_key", "head", "lease", "pin",
+    "unreachable", "missing", "corrupt", "broken_chain", "forged", "unsupported",
+    "unreferenced", "under_way", "unretained", "unknown_key", "head", "lease", "member", "pin", "signatures",
 ]  # fmt: skip
 """Sorts of things; from ``unreferenced`` on they break nothing."""
 
@@ -34,6 +37,7 @@ _CLASSES: dict[str, Class] = {
     "stream_not_found": "missing",
     "broken_chain": "broken_chain",
     "wrong_stream": "broken_chain",
+    "bad_signature": "forged",
     "unsupported_protocol": "unsupported",
     "unsupported_feature": "unsupported",
     "unsupported_codec": "unsupported",
@@ -41,7 +45,7 @@ _CLASSES: dict[str, Class] = {
 }
 """By code; all others are ``corrupt``."""
 
-_ORDER: tuple[Class, ...] = ("unreachable", "missing", "corrupt", "broken_chain", "unsupported")
+_ORDER: tuple[Class, ...] = ("unreachable", "missing", "corrupt", "broken_chain", "forged", "unsupported")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,6 +104,7 @@ def diagnose(
     store: Store,
     *,
     deep: bool = False,
+    trust: Sequence[PublicKeyLike] | None = None,
     limits: Limits = DEFAULT_LIMITS,
     timeout: float | None = None,
     advance: Advance = no_progress,
@@ -111,7 +116,9 @@ def diagnose(
     """
     deadline = Deadline.after(timeout)
     try:
-        found = examine_stream(store, deep=deep, limits=limits, timeout=deadline.remaining(), advance=advance)
+        found = examine_stream(
+            store, deep=deep, trust=trust, limits=limits, timeout=deadline.remaining(), advance=advance
+        )
     except StreamNotFoundError as error:
         return _headless(store, error, limits=limits, deadline=deadline)
     return _Diagnosis(found).run()
@@ -257,7 +264,13 @@ def _note_item(note: Note) -> Item:
     )
 
 
-_NOTES = {"head": advice.HEAD, "lease": advice.LEASE, "pin": advice.PIN}
+_NOTES = {
+    "head": advice.HEAD,
+    "lease": advice.LEASE,
+    "member": advice.MEMBER,
+    "pin": advice.PIN,
+    "signatures": advice.SIGNATURES,
+}
 
 
 def _digests(records: StreamRecords) -> dict[str, str]:

@@ -70,7 +70,7 @@ class Trouble:
 class Note:
     """Something worth knowing that breaks nothing."""
 
-    about: Literal["head", "lease", "pin"]
+    about: Literal["head", "lease", "member", "pin", "signatures"]
     key: str
     message: str
     code: str | None = None
@@ -95,6 +95,7 @@ _REQUIREMENTS = {
     "wrong_base": "DIG-4",
     "state_mismatch": "DIG-5",
     "path_lost": "RET-2",
+    "bad_signature": "SIG-6",
 }
 """What is broken if nothing says it better."""
 

@@ -65,6 +65,24 @@ def check_files(record: VersionRecord, parent: VersionRecord | None) -> None:
             raise BrokenChainError(f"file {file.name} is not stored under its name, but as {file.key}")
 
 
+def check_snapshot_names(record: VersionRecord | AnchorRecord) -> None:
+    """Shards, index and files of a snapshot lie side by side under the names that other tools expect. SNP-2
+
+    Raises:
+        BrokenChainError: one has another name.
+    """
+    snapshot, own = record.snapshot, keys.data_prefix(record.version, record.commit_id)
+    if snapshot is None:
+        return
+    count = len(snapshot.shards)
+    expected = {own + keys.shard_name(place, count): shard.key for place, shard in enumerate(snapshot.shards, 1)}
+    expected[own + keys.SHARD_INDEX] = snapshot.index.key
+    expected |= {own + file.name: file.key for file in snapshot.files}
+    for wanted, key in expected.items():
+        if key != wanted:
+            raise BrokenChainError(f"{key} is not called {wanted.removeprefix(own)}")
+
+
 def check_copies(record: VersionRecord) -> None:
     """A snapshot lists the files of its version. SNP-6. Raises BrokenChainError."""
     if record.snapshot is not None and set(record.snapshot.files) != set(record.files):

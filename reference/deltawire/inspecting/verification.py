@@ -5,12 +5,19 @@ Where a follower stops at the first thing that is wrong, verification goes on an
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from deltawire.deadline import Deadline
-from deltawire.errors import DeltawireError, ObjectNotFoundError, PathLostError, StreamNotFoundError, WrongStreamError
+from deltawire.errors import (
+    DeltawireError,
+    MissingDependencyError,
+    ObjectNotFoundError,
+    PathLostError,
+    StreamNotFoundError,
+    WrongStreamError,
+)
 from deltawire.format import keys
 from deltawire.format.records import HeadRecord, PinRecord, named_by
 from deltawire.inspecting.findings import Finding, Findings, Note, Trouble, Use, ranges, versions_text
@@ -25,7 +32,11 @@ from deltawire.reading.leases import read_lease
 from deltawire.reading.retention import Retention, read_retention
 from deltawire.reading.stream import StreamReader
 from deltawire.reading.transfer import Transfer
+from deltawire.reading.trust import Trust, as_trust, trust_own_list
 from deltawire.store.base import ObjectInfo, Store
+
+if TYPE_CHECKING:
+    from deltawire.ed25519 import PublicKeyLike
 
 
 @dataclass(kw_only=True)
@@ -84,6 +95,7 @@ def verify_stream(
     store: Store,
     *,
     deep: bool = False,
+    trust: Sequence[PublicKeyLike] | None = None,
     limits: Limits = DEFAULT_LIMITS,
     timeout: float | None = None,
     advance: Advance = no_progress,
@@ -94,6 +106,8 @@ def verify_stream(
         store: of the stream.
         deep: also load every snapshot, replay every delta and try every span, and compute the digest of each state.
             Holds up to two copies of the model in memory.
+        trust: public keys by which the stream must be signed, as for a ``Follower``; None holds a signed stream to the
+            keys that it lists itself.
         limits: what to refuse.
         timeout: seconds until giving up.
         advance: told of the bytes read; called from several threads.
@@ -102,7 +116,7 @@ def verify_stream(
         StreamNotFoundError: there is no stream here.
         StoreError, DeadlineExceededError: the store did not answer; nothing is known.
     """
-    found = examine_stream(store, deep=deep, limits=limits, timeout=timeout, advance=advance)
+    found = examine_stream(store, deep=deep, trust=trust, limits=limits, timeout=timeout, advance=advance)
     return Verified(
         url=found.url,
         deep=deep,
@@ -121,14 +135,16 @@ def examine_stream(
     store: Store,
     *,
     deep: bool = False,
+    trust: Sequence[PublicKeyLike] | None = None,
     limits: Limits = DEFAULT_LIMITS,
     timeout: float | None = None,
     advance: Advance = no_progress,
 ) -> Examination:
     """The whole of what ``verify_stream`` finds. Takes and raises the same."""
+    trusted = as_trust(trust)
     transfer = Transfer(store, limits=limits)
     try:
-        return _Verification(transfer, Deadline.after(timeout), advance).run(deep=deep)
+        return _Verification(transfer, trusted, Deadline.after(timeout), advance).run(deep=deep)
     finally:
         transfer.close()
 
@@ -158,9 +174,9 @@ def _objects(infos: list[ObjectInfo]) -> str:
 
 
 class _Verification:
-    def __init__(self, transfer: Transfer, deadline: Deadline, advance: Advance) -> None:
+    def __init__(self, transfer: Transfer, trust: Trust | None, deadline: Deadline, advance: Advance) -> None:
         self._transfer = transfer
-        self._reader = StreamReader(transfer)
+        self._reader = StreamReader(transfer, trust)
         self._deadline = deadline
         self._advance = advance
         self._findings = Findings()
@@ -177,12 +193,14 @@ class _Verification:
             notes=[],
         )
         try:
-            self._reader.stream(self._deadline)
+            stream = self._reader.stream(self._deadline)
+            if stream.signing_keys and self._reader.trust is None:
+                self._check_own_signatures()
         except StreamNotFoundError:
             raise
         except DeltawireError as error:
             self._findings.add(error, keys.STREAM, Use("stream", keys.MAX_VERSION))
-            found.troubles = self._findings.troubles
+            found.troubles, found.notes = self._findings.troubles, self._findings.notes
             return found  # nothing says what belongs to the stream
         found.inventory = take_inventory(self._transfer, self._deadline)
         found.records = RecordsCheck(self._reader, found.inventory, self._findings, self._deadline).run()
@@ -204,6 +222,21 @@ class _Verification:
         self._sort_data(found)
         found.troubles, found.notes = self._findings.troubles, self._findings.notes
         return found
+
+    def _check_own_signatures(self) -> None:
+        """Nobody says who may sign, so the stream's own word is taken for it. SIG-11"""
+        try:
+            trust = trust_own_list()
+        except MissingDependencyError as error:
+            message = f"the signatures were not checked: {error}"
+            self._findings.notes.append(Note(about="signatures", key=keys.STREAM, message=message, code=error.code))
+            return
+        message = (
+            f"signatures were held to the keys that {keys.STREAM} lists; that these are the right ones was not checked"
+        )
+        self._findings.notes.append(Note(about="signatures", key=keys.STREAM, message=message))
+        self._reader = StreamReader(self._transfer, trust)
+        self._reader.stream(self._deadline)
 
     def _check_head(self, found: Examination) -> None:
         """The hint may be missing, stale or wrong; say so if it is. HED-1"""

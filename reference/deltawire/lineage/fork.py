@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from os import PathLike
-from typing import Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import msgspec
 
@@ -35,11 +35,16 @@ from deltawire.producer.envelope import envelope
 from deltawire.producer.hints import write_head
 from deltawire.producer.opening import check_arbitration
 from deltawire.producer.publisher import check_metadata
+from deltawire.producer.signing import Signing, as_signing, encode, reader_for
 from deltawire.reading.stream import Committed, StreamReader, check_anchor
 from deltawire.reading.transfer import Transfer
+from deltawire.reading.trust import Trust, as_trust
 from deltawire.snapshots.writer import write_files, write_snapshot, write_table
 from deltawire.store import open_store
 from deltawire.store.base import Store
+
+if TYPE_CHECKING:
+    from deltawire.ed25519 import PrivateKeyLike, PublicKeyLike
 
 T = TypeVar("T")
 How = Literal["copied", "streamed", "rebuilt"]
@@ -71,13 +76,16 @@ class _Data:
     written: int
 
 
-def fork(
+def fork(  # noqa: PLR0913 - options, given by name
     source: str | PathLike[str] | Store,
     destination: str | PathLike[str] | Store,
     *,
     version: int | None = None,
     metadata: Mapping[str, Any] | None = None,
     single_writer: bool = False,
+    trust: Sequence[PublicKeyLike] | None = None,
+    signing_key: PrivateKeyLike | None = None,
+    co_signers: Sequence[PublicKeyLike] | None = None,
     shard_bytes: int = 4 << 30,
     limits: Limits = DEFAULT_LIMITS,
     timeout: float | None = None,
@@ -96,6 +104,9 @@ def fork(
         version: which version; None for the newest.
         metadata: anything JSON for version 0; None repeats what the version says.
         single_writer: declare that nobody else ever writes to the new stream.
+        trust: public keys by which the source must be signed, as for a ``Follower``.
+        signing_key: private key that signs the new stream, as for a ``Publisher``; keys are not taken over. SIG-10
+        co_signers: public keys of others who may sign it.
         shard_bytes: about how large a snapshot's files become, if it must be written anew.
         limits: what to refuse.
         timeout: seconds until giving up.
@@ -109,10 +120,13 @@ def fork(
         IntegrityError, FormatError, StoreError, DeadlineExceededError: there is no new version 0.
     """
     check_metadata(metadata, limits)
+    trusted, signing = as_trust(trust), as_signing(signing_key, co_signers)
     stores = [place if isinstance(place, Store) else open_store(place) for place in (source, destination)]
     transfers = [Transfer(store, limits=limits, workers=4) for store in stores]
     try:
-        forking = _Forking(*transfers, deadline=Deadline.after(timeout), advance=advance)
+        forking = _Forking(
+            *transfers, trust=trusted, signing=signing, deadline=Deadline.after(timeout), advance=advance
+        )
         return forking.run(version, metadata, single_writer=single_writer, shard_bytes=shard_bytes)
     finally:
         for transfer, store, place in zip(transfers, stores, (source, destination), strict=True):
@@ -122,8 +136,18 @@ def fork(
 
 
 class _Forking:
-    def __init__(self, source: Transfer, destination: Transfer, *, deadline: Deadline, advance: Advance) -> None:
-        self._source = StreamReader(source)
+    def __init__(
+        self,
+        source: Transfer,
+        destination: Transfer,
+        *,
+        trust: Trust | None,
+        signing: Signing | None,
+        deadline: Deadline,
+        advance: Advance,
+    ) -> None:
+        self._source = StreamReader(source, trust)
+        self._signing = signing
         self._destination = StreamReader(destination)
         self._store = destination.store
         self._limits = source.limits
@@ -139,6 +163,7 @@ class _Forking:
         record = committed.record
         inherited = self._source.stream(deadline).writer_features
         features.check_features(inherited, features.WRITER_FEATURES, role="writer")  # VER-3
+        own = tuple(name for name in inherited if name != "signed") + (("signed",) if self._signing is not None else ())
         origin = Origin(
             stream_id=record.stream_id,
             version=number,
@@ -152,10 +177,13 @@ class _Forking:
         if begun is None and not single_writer:
             self._call(lambda: check_arbitration(self._store))  # OPN-6
         stream = begun or StreamRecord(
-            **envelope(str(uuid.uuid4()), "stream", epoch=0, writer_features=inherited),
+            **envelope(str(uuid.uuid4()), "stream", epoch=0, writer_features=own),
             writers="single" if single_writer else "many",
             origin=origin,
+            signing_keys=() if self._signing is None else self._signing.keys,
         )
+        described = encode(stream, self._signing)
+        records.decode(described, StreamRecord, what=keys.STREAM, limits=self._limits)  # LIM-4
         table = self._source.table(committed, deadline)
         head = envelope(
             stream.stream_id,
@@ -176,12 +204,12 @@ class _Forking:
             snapshot=data.snapshot,
             files=data.snapshot.files,
         )
-        encoded, key = records.encode(first), keys.version_key(0)
-        records.decode(encoded, VersionRecord, what=key, limits=self._limits)  # LIM-4
+        encoded, key = encode(first, self._signing), keys.version_key(0)
+        first = records.decode(encoded, VersionRecord, what=key, limits=self._limits)  # LIM-4
         self._deadline.remaining()  # looked at no more after this: what is begun is finished
         # Only now, when all else is durable: a stream, and at once its version. FRK-5, FRK-6
         if begun is None:
-            self._create(keys.STREAM, records.encode(stream))
+            self._create(keys.STREAM, described)
         self._create(key, encoded)
         self._write_head(stream)
         return Forked(
@@ -209,7 +237,7 @@ class _Forking:
         try:
             self._destination.latest(self._deadline)
         except VersionNotFoundError:
-            return stream
+            return reader_for(self._destination.transfer, self._signing, self._deadline).stream(self._deadline)
         raise InvalidArgumentError(f"this very fork is at {where} already")
 
     def _store_data(

@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from os import PathLike
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from deltawire.deadline import Deadline
 from deltawire.errors import (
@@ -40,11 +40,15 @@ from deltawire.producer.hints import write_head
 from deltawire.producer.lease import DEFAULT_TTL, LeaseTerms, this_process
 from deltawire.producer.opening import Line, open_line
 from deltawire.producer.published import Published, PublishTimings
+from deltawire.producer.signing import as_signing, encode
 from deltawire.producer.source import Source
 from deltawire.producer.sources import StateLike, auxiliary_files, open_source
 from deltawire.producer.uploads import Uploads
 from deltawire.reading.stream import Committed
 from deltawire.store.base import Store
+
+if TYPE_CHECKING:
+    from deltawire.ed25519 import PrivateKeyLike, PublicKeyLike
 
 _MASK = (1 << 64) - 1
 
@@ -61,6 +65,11 @@ class Publisher:
         anchors: when to write full snapshots besides the first.
         absolute: create the stream for consumers that keep no copy of the bits; costs about a byte a changed element.
         single_writer: declare that nobody else ever writes; needed on stores that cannot arbitrate. There is no lease.
+        signing_key: sign records with this Ed25519 private key (the path of a PKCS8 PEM file, its text, or a key
+            object of ``cryptography``). A new stream is then signed for good; a signed stream needs one of its keys.
+        co_signers: public keys of others who sign this stream (``ed25519:<hex>``, PEM or the path of a PEM file): a new
+            stream lists them, such as the key that this one will be replaced by; and a stream that one of them
+            created is believed. SIG-9
         take_over: take the stream from whoever holds it, without waiting; whoever that is, is done for good.
         lease_ttl: seconds without a sign of life from this publisher after which others may take it for gone.
         holder: what others are told of who holds the stream; None says the host and the process.
@@ -73,6 +82,7 @@ class Publisher:
     Raises:
         LeaseHeldError: another producer holds the stream.
         StoreUnfitError, InvalidArgumentError, UnsupportedFeatureError: the stream cannot be written as asked.
+        BadSignatureError: what is in the stream is not signed by whom it must be.
     """
 
     def __init__(  # noqa: PLR0913 - options, given by name
@@ -82,6 +92,8 @@ class Publisher:
         anchors: AnchorPolicy | None = None,
         absolute: bool = False,
         single_writer: bool = False,
+        signing_key: PrivateKeyLike | None = None,
+        co_signers: Sequence[PublicKeyLike] | None = None,
         take_over: bool = False,
         lease_ttl: float = DEFAULT_TTL,
         holder: str | None = None,
@@ -93,6 +105,7 @@ class Publisher:
     ) -> None:
         from deltawire.store import open_store  # noqa: PLC0415 - stores are imported when one is opened
 
+        signing = as_signing(signing_key, co_signers)
         self._store = store if isinstance(store, Store) else open_store(store)
         self._opened = self._store is not store
         self._parts = parts or PartOptions()
@@ -102,6 +115,7 @@ class Publisher:
             self._store,
             absolute=absolute,
             single_writer=single_writer,
+            signing=signing,
             terms=LeaseTerms(ttl=lease_ttl, take_over=take_over, holder=holder or this_process()),
             limits=limits,
             workers=max(workers, 4),
@@ -300,7 +314,7 @@ class Publisher:
         self._end(committed, contents, files, deadline)
         return Published(
             version=version,
-            record=record,
+            record=committed.record,
             state_digest=record.state_digest,
             changed_elements=contents.changed_elements,
             changed_tensors=contents.changed_tensors,
@@ -352,9 +366,11 @@ class Publisher:
 
     def _commit(self, record: VersionRecord, deadline: Deadline) -> Committed:
         """Create the version record, and say what happened if that is not what happened. CMT-3, CMT-8"""
-        data = records.encode(record)
+        data = encode(record, self._line.signing)
         key = keys.version_key(record.version)
-        records.decode(data, VersionRecord, what=key, limits=self._limits)  # no reader takes what fails here. LIM-4
+        record = records.decode(
+            data, VersionRecord, what=key, limits=self._limits
+        )  # no reader takes what fails here. LIM-4
         deadline.remaining()
         self._confirm_lease(deadline)
         # Until the line stands at the new version, whatever interrupts us leaves that unfinished. CMT-9
