@@ -43,6 +43,9 @@ NextTimeout = Annotated[
         "--timeout", metavar="SECONDS", min=0, help="Give up if no version comes for this time.", show_default=False
     ),
 ]
+NoPin = Annotated[
+    bool, typer.Option("--no-pin", help="Do not keep what is held, and what comes after it, from being collected.")
+]
 Verify = Annotated[bool, typer.Option("--verify", help="Compute the digest of the whole state at every version.")]
 
 NewDirectory = Annotated[
@@ -61,6 +64,7 @@ def follow(  # noqa: PLR0913, PLR0917 - typer makes options of these
     tensors: TensorGlobs = None,
     trust: Trusted = None,
     verify: Verify = False,  # noqa: FBT002
+    no_pin: NoPin = False,  # noqa: FBT002
     as_json: AsJson = False,  # noqa: FBT002
 ) -> None:
     """Follow a stream and print a line for each version that is taken over.
@@ -82,7 +86,7 @@ def follow(  # noqa: PLR0913, PLR0917 - typer makes options of these
         reader.stream(Deadline.after(timeout))  # a wrong URL should not leave a directory behind
     show = _show_json if as_json else _table()
     store = MeteredStore(open_store(url))
-    with Follower(store, directory, tensors=tensors, trust=trust) as follower:
+    with Follower(store, directory, tensors=tensors, trust=trust, pin=not no_pin) as follower:
         if once:
             updates = _once(follower, timeout)
         else:
@@ -129,7 +133,13 @@ def _with_progress(
 
 
 def _run(follower: Follower, updates: Iterator[Update], *, verify: bool, show: Any) -> None:
+    from deltawire.cli.errors import warn  # noqa: PLC0415
+
+    told = False
     for update in updates:
+        if follower.pin_error is not None and not told:
+            told = True
+            warn(f"what is held here is not kept from being collected: {follower.pin_error}")  # PIN-7
         if verify:
             follower.verify()
         table = follower.table

@@ -11,6 +11,8 @@ from os import PathLike
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
+from deltawire.consumer.pin import DEFAULT_TTL, PinTerms
+from deltawire.consumer.pinning import Pinning
 from deltawire.consumer.steps import take_delta, take_snapshot
 from deltawire.consumer.timings import Clock, FollowTimings
 from deltawire.deadline import Deadline
@@ -25,6 +27,7 @@ from deltawire.errors import (
 from deltawire.format.keys import MAX_VERSION
 from deltawire.format.records import VersionRecord
 from deltawire.format.tensors import Tensor, TensorTable
+from deltawire.holders import this_process
 from deltawire.limits import DEFAULT_LIMITS, Limits
 from deltawire.reading.stream import StreamReader
 from deltawire.reading.transfer import Transfer
@@ -88,6 +91,10 @@ class Follower:
             and its records by the keys that it lists; None believes whoever can write to the store. SIG-5, SIG-6
         limits: what to refuse.
         workers: concurrent requests.
+        pin: keep what is held, and what comes after it, from being collected while the follower is open, if the store
+            lets it.
+        pin_ttl: seconds without a sign of life after which others may take the follower for gone.
+        holder: what others are told of who has pinned; None says the host and the process.
     """
 
     def __init__(
@@ -99,16 +106,21 @@ class Follower:
         trust: Sequence[PublicKeyLike] | Trust | None = None,
         limits: Limits = DEFAULT_LIMITS,
         workers: int = 8,
+        pin: bool = True,
+        pin_ttl: float = DEFAULT_TTL,
+        holder: str | None = None,
     ) -> None:
         from deltawire.store import open_store  # noqa: PLC0415 - stores are imported when one is opened
 
         if isinstance(tensors, str):
             raise InvalidArgumentError(f"tensors is a list of patterns, such as [{tensors!r}], not one string")
         trusted = as_trust(trust)
+        terms = PinTerms(ttl=pin_ttl, holder=holder or this_process()) if pin else None
         opened = store if isinstance(store, Store) else open_store(store)
         self._opened = opened if opened is not store else None
         self._transfer = Transfer(opened, limits=limits, workers=workers)
         self._reader = StreamReader(self._transfer, trusted)
+        self._pinning = Pinning(self._reader, terms)
         self._patterns = None if tensors is None else tuple(tensors)
         self._target = as_target(target)
         self._closed = False
@@ -124,6 +136,7 @@ class Follower:
     def close(self) -> None:
         """Release threads, files and locks; the target keeps its state."""
         self._closed = True
+        self._pinning.close()
         self._target.close()
         self._transfer.close()
         if self._opened is not None:
@@ -150,6 +163,11 @@ class Follower:
         if not isinstance(self._target, ArraysTarget):
             raise InvalidArgumentError("the state is not kept in arrays")
         return self._target.arrays
+
+    @property
+    def pin_error(self) -> Exception | None:
+        """Why what is needed here is not pinned, or may not be any more; following goes on. PIN-7"""
+        return self._pinning.error
 
     @property
     def target(self) -> Target:
@@ -263,7 +281,7 @@ class Follower:
     ) -> Update:
         """Become a version; if it is collected meanwhile, a later one, up to ``most``."""
         previous = self.version
-        finder = WayFinder(self._reader, deadline)
+        finder = WayFinder(self._reader, deadline, self._pinning)
         taken: list[_Taken] = []
         while (held := self.record) is None or held.version != goal:
             started = time.perf_counter()
@@ -281,6 +299,7 @@ class Follower:
                 if done is None:
                     break
                 taken.append(done)
+                self._pinning.hold(step.edge.target)
         snapshots = [number for number, done in enumerate(taken) if done.step.snapshot is not None]
         last = taken[-1].step.version.record
         return Update(
@@ -310,6 +329,7 @@ class Follower:
             )
         if held is not None:
             self._reader.recognise(held.committed, deadline)
+            self._pinning.need(held.committed.record.version, deadline=deadline)  # PIN-3
         return held
 
     def _selected(self, table: TensorTable) -> list[Tensor]:

@@ -27,6 +27,8 @@ from deltawire.format import keys, records
 from deltawire.format.records import HeadRecord, Parent, VersionRecord, check_file_name
 from deltawire.format.strict_json import sha256
 from deltawire.format.tensors import TensorTable, build_table
+from deltawire.heartbeat import GRACE
+from deltawire.holders import this_process
 from deltawire.limits import DEFAULT_LIMITS, Limits
 from deltawire.parts.writer import PartOptions
 from deltawire.producer.anchoring import Anchoring
@@ -35,9 +37,8 @@ from deltawire.producer.commit import Outcome, create_record
 from deltawire.producer.contents import Contents, store_delta, store_snapshot
 from deltawire.producer.encoding import Encoder, EncodingPool
 from deltawire.producer.envelope import envelope
-from deltawire.producer.heartbeat import GRACE
 from deltawire.producer.hints import write_head
-from deltawire.producer.lease import DEFAULT_TTL, LeaseTerms, this_process
+from deltawire.producer.lease import DEFAULT_TTL, LeaseTerms
 from deltawire.producer.opening import Line, open_line
 from deltawire.producer.published import Published, PublishTimings
 from deltawire.producer.signing import as_signing, encode

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from deltawire.deadline import Deadline
 from deltawire.errors import (
@@ -98,11 +99,22 @@ class _Chain:
         return sum(edge.bytes for edge in self.edges)
 
 
+class Keeping(Protocol):
+    """Keeps what a reader needs from being collected (SPEC.md section 11.13)."""
+
+    def need(self, first: int, last: int | None = None, *, deadline: Deadline) -> None:
+        """Pin versions; costs nothing if they are pinned already."""
+
+    def confirm(self, read: Callable[[], Retention], *, holding: int | None = None) -> Retention:
+        """Read what is retained, which confirms the pin."""
+
+
 class WayFinder:
     """Finds ways for one reader that goes somewhere, and remembers what proved to be of no use on the way."""
 
-    def __init__(self, reader: StreamReader, deadline: Deadline) -> None:
+    def __init__(self, reader: StreamReader, deadline: Deadline, keeping: Keeping | None = None) -> None:
         self._reader = reader
+        self._keeping = keeping
         self._deadline = deadline
         self._retention = Retention()
         self._looked = False
@@ -143,7 +155,7 @@ class WayFinder:
         for _ in range(_ROUNDS):
             steps = self._checked(target, held)
             # Only now: a record that was created where one had been collected is found out by the boundary. RET-3
-            self._retention = self._reader.retention(self._deadline)
+            self._retention = self._keep(steps[0], start)
             if all(step.edge.target in self._retention for step in steps):
                 self._notes += [f"{problem}: took {steps[0].edge.link}" for problem in self._problems]
                 self._problems.clear()
@@ -151,6 +163,14 @@ class WayFinder:
             if not self._looked:
                 self._look()
         raise PathLostError(f"the boundary passed every way to version {target} that was found")
+
+    def _keep(self, first: Step, start: int | None) -> Retention:
+        """Read what is retained, once what the way needs is pinned, if the reader pins. PIN-3, PIN-4"""
+        if self._keeping is None:
+            return self._reader.retention(self._deadline)
+        needed = first.edge.target if first.snapshot is not None or start is None else start
+        self._keeping.need(needed, deadline=self._deadline)
+        return self._keeping.confirm(lambda: self._reader.retention(self._deadline), holding=start)
 
     def pass_over(self, link: Link, error: DeltawireError) -> None:
         """From now on find ways without this step, which failed."""
