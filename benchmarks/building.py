@@ -71,9 +71,8 @@ def run() -> list[Figure]:
         },
         {
             "figure": "a pass's peak",
-            "value": f"{peak / group:.1f} x a group",
-            "note": f"{peak / MIB:.0f} MiB with groups of {group / MIB:.0f} MiB, parts and requests included; "
-            "the interpreter is not counted",
+            "value": f"{peak / MIB:.0f} MiB",
+            "note": f"with groups of {group / MIB:.0f} MiB, parts and requests included, without the interpreter",
         },
         *levels,
     ]

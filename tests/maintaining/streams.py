@@ -13,7 +13,7 @@ from deltawire.consumer.steps import stage_delta, take_snapshot
 from deltawire.consumer.timings import Clock
 from deltawire.deadline import Deadline
 from deltawire.format import keys, records
-from deltawire.format.records import Delta, RetentionRecord, SpanRecord, VersionRecord
+from deltawire.format.records import Delta, SpanRecord, VersionRecord
 from deltawire.format.tensors import TensorTable
 from deltawire.limits import DEFAULT_LIMITS, MIB
 from deltawire.maintaining.ladder import Ladder, Span
@@ -21,7 +21,6 @@ from deltawire.parts.writer import PartOptions, PartWriter
 from deltawire.producer.anchors import NEVER, AnchorPolicy
 from deltawire.producer.deltas import encode_delta
 from deltawire.producer.encoding import Encoder, EncodingPool
-from deltawire.producer.envelope import envelope
 from deltawire.reading.stream import Committed, StreamReader, check_anchor
 from deltawire.reading.transfer import Transfer
 from deltawire.store.base import Store
@@ -212,15 +211,6 @@ def sums(delta: Delta) -> tuple[object, ...]:
 def part_bytes(record: VersionRecord | SpanRecord) -> int:
     assert record.delta is not None
     return sum(part.bytes for part in record.delta.parts)
-
-
-def retain(store: Store, boundary: int) -> None:
-    """Move the boundary."""
-    transfer = Transfer(store, workers=1)
-    stream = StreamReader(transfer).stream(FOREVER)
-    transfer.close()
-    head = envelope(stream.stream_id, "retention", epoch=0, writer_features=stream.writer_features)
-    store.put(keys.RETENTION, records.encode(RetentionRecord(**head, boundary=boundary)), mode="overwrite")
 
 
 def orphans(store: Store) -> set[str]:

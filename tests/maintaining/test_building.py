@@ -31,10 +31,10 @@ from tests.maintaining.streams import (
     orphans,
     present_anchors,
     present_spans,
-    retain,
     write_line,
     written_lines,
 )
+from tests.retaining import retain
 from tests.strategies import State
 
 

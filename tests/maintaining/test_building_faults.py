@@ -33,10 +33,10 @@ from tests.maintaining.streams import (
     orphans,
     present_anchors,
     present_spans,
-    retain,
     write_line,
 )
 from tests.maintaining.test_building import steady
+from tests.retaining import retain
 
 LADDER = Ladder(smallest=2, largest=4)
 

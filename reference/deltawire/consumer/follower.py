@@ -256,25 +256,30 @@ class Follower:
                 return None
             most = MAX_VERSION if until is None else until
             if every_version and previous is not None:
-                return self._reach_next(previous, min(newest, most), most, deadline)
+                return self._reach_next(previous, most, deadline)
             return self._reach(min(newest, most), most, deadline, Clock())
         except VersionNotFoundError:
             if self.version is None:
                 return None  # the stream is there, its first version not yet
             raise
 
-    def _reach_next(self, previous: int, goal: int, most: int, deadline: Deadline) -> Update:
-        """Become the next version that is retained; if nothing leads there, a later one."""
+    def _reach_next(self, previous: int, most: int, deadline: Deadline) -> Update:
+        """Become the next version that is retained, up to ``most``; the newest if nothing leads to that."""
         passed: tuple[str, ...] = ()
         stop = previous + 1
-        while stop < goal:
+        while True:
             try:
                 return self._reach(stop, stop, deadline, Clock(), replanned=passed)
             except (VersionNotFoundError, PathLostError, *NO_GOOD) as error:
                 passed += (f"version {stop} was passed over ({error.code}: {error})",)
-            after = self._reader.retention(deadline).after(previous)
-            stop = after if after > stop else goal
-        return self._reach(goal, most, deadline, Clock(), replanned=passed)
+                after = self._reader.retention(deadline).after(previous)
+                if stop < after <= most:  # what lies between is not part of the stream
+                    stop = after
+                    continue
+                goal = min(self._reader.latest(deadline, known=stop), most)
+                if goal <= stop:
+                    raise
+            return self._reach(goal, most, deadline, Clock(), replanned=passed)
 
     def _reach(
         self, goal: int, most: int, deadline: Deadline, clock: Clock, *, replanned: tuple[str, ...] = ()

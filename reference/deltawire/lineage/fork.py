@@ -31,7 +31,7 @@ from deltawire.lineage.copying import can_be_copied, copy_snapshot
 from deltawire.lineage.origin import plain_url
 from deltawire.lineage.spooled import read_files, read_version, spool_version
 from deltawire.producer.base import BaseState
-from deltawire.producer.commit import Outcome, create_record
+from deltawire.producer.commit import Outcome, check_retained, create_record
 from deltawire.producer.envelope import envelope
 from deltawire.producer.hints import write_head
 from deltawire.producer.opening import check_arbitration
@@ -116,7 +116,7 @@ def fork(  # noqa: PLR0913 - options, given by name
     Raises:
         PathError: there is no such stream or version, or nothing leads to it.
         InvalidArgumentError: there is a stream at the destination already.
-        ConflictError: one came into being meanwhile.
+        ConflictError, FencedError: one came into being meanwhile.
         OutcomeUnknownError: the fork may or may not be complete; the same fork finishes it, or says that it is there.
         IntegrityError, FormatError, StoreError, DeadlineExceededError: there is no new version 0.
     """
@@ -219,6 +219,7 @@ class _Forking:
         if begun is None:
             self._create(keys.STREAM, described)
         self._create(key, encoded)
+        check_retained(self._store, stream, 0, limits=self._limits, deadline=self._deadline)
         self._write_head(stream)
         return Forked(
             stream_id=stream.stream_id,

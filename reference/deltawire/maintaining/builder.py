@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from os import PathLike
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
+from deltawire.consumer.pinning import pinned
 from deltawire.deadline import Deadline
 from deltawire.format import features
 from deltawire.limits import DEFAULT_LIMITS, MIB, Limits
-from deltawire.maintaining.building import Built, Learned, Options, Pin, Run, unpinned
+from deltawire.maintaining.building import Built, Learned, Options, Pin, Run
 from deltawire.maintaining.ladder import Ladder
 from deltawire.parts.writer import PartOptions
 from deltawire.producer.anchors import AnchorPolicy
@@ -27,10 +29,10 @@ class Builder:
     """Makes the anchors and spans that a stream should have, from what is in the store alone.
 
     A run goes over the model in groups of tensors, and takes each along the line: from a snapshot over all the versions
-    at which a span begins or ends to the newest one. It holds one group at a time, and what ``run_pass`` says besides:
-    with the defaults, and where everything changes all the time, about twelve times ``shard_bytes``; where a hundredth
-    changes with each version, about three times. Requests that are read ahead and parts that are being stored add
-    64 MiB and two parts.
+    at which a span begins or ends to the newest one. It holds one group at a time, and for each span that is open then
+    what has changed in the group, which is never more than the group itself: with a hundredth changed by each of 32
+    versions, two and a half times ``shard_bytes`` in all, and about twelve times where everything changes all the time.
+    Requests that are read ahead, scans and parts that are being stored take about 300 MiB besides.
 
     Not for two threads at once. Any number of builders can work on one stream.
 
@@ -41,11 +43,11 @@ class Builder:
         batch: versions after the newest span or snapshot for which a run is worth it.
         shard_bytes: about how large a group of tensors, and so a shard of an anchor, becomes.
         parts: sizes and compression of parts.
+        signing_key: signs what is made, in a signed stream: an Ed25519 private key, as a publisher takes it.
+        co_signers: public keys of others who sign the stream, such as its creator's.
         limits: what to refuse.
         workers: concurrent requests.
-        pin: keeps the versions that a run reads from being collected.
-        signing_key: the private key to sign with, where the stream is signed.
-        co_signers: public keys of others who sign it, and whose word is taken for its list of keys.
+        pin: keeps the versions that a run reads from being collected; None pins them as any reader does.
     """
 
     def __init__(  # noqa: PLR0913 - options, given by name
@@ -57,14 +59,15 @@ class Builder:
         batch: int = 16,
         shard_bytes: int = 256 * MIB,
         parts: PartOptions | None = None,
-        limits: Limits = DEFAULT_LIMITS,
-        workers: int = 8,
-        pin: Pin = unpinned,
         signing_key: PrivateKeyLike | None = None,
         co_signers: Sequence[PublicKeyLike] | None = None,
+        limits: Limits = DEFAULT_LIMITS,
+        workers: int = 8,
+        pin: Pin | None = None,
     ) -> None:
         from deltawire.store import open_store  # noqa: PLC0415 - stores are imported when one is opened
 
+        signing = as_signing(signing_key, co_signers)
         self._store = store if isinstance(store, Store) else open_store(store)
         self._opened = self._store is not store
         self._transfer = Transfer(self._store, limits=limits, workers=workers, in_flight_bytes=64 * MIB)
@@ -75,10 +78,11 @@ class Builder:
             batch=batch,
             shard_bytes=shard_bytes,
             parts=parts or PartOptions(),
-            pin=pin,
-            signing=as_signing(signing_key, co_signers),
+            signing=signing,
+            pin=pin or self._pinned,
         )
         self._learned = Learned()
+        self._deadline = Deadline(None)
 
     def __enter__(self) -> Self:
         return self
@@ -103,13 +107,25 @@ class Builder:
 
         Raises:
             StreamNotFoundError: there is no stream here.
-            InvalidArgumentError, BadSignatureError: it is signed, and not to be written to with this key.
+            InvalidArgumentError, BadSignatureError: it is signed, and not by keys that were given.
             UnsupportedFeatureError: it has a feature that writers must know, and this one does not.
             StoreError, DeadlineExceededError: the store did not answer, or not in time; what was made until then stays.
         """
+        return self._begin(timeout).run(force=force)
+
+    def look(self, *, timeout: float | None = None) -> Built:
+        """Say what ``run`` would make, if all that it needs is sound; nothing is written. Raises what ``run`` does."""
+        return self._begin(timeout).look()
+
+    def _begin(self, timeout: float | None) -> Run:
         deadline = Deadline.after(timeout)
         if self._reader is None:
             self._reader = reader_for(self._transfer, self._options.signing, deadline)
         stream = self._reader.stream(deadline)
         features.check_features(stream.writer_features, features.WRITER_FEATURES, role="writer")  # VER-3
-        return Run(self._reader, stream, self._options, self._learned, deadline).run(force=force)
+        self._deadline = deadline
+        return Run(self._reader, stream, self._options, self._learned, deadline)
+
+    def _pinned(self, first: int, last: int) -> AbstractContextManager[object]:
+        assert self._reader is not None  # noqa: S101 - a run has begun
+        return pinned(self._reader, first, last, deadline=self._deadline)

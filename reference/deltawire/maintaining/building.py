@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, field, replace
 
 from deltawire.consumer.loading import check_room
@@ -26,8 +26,8 @@ from deltawire.maintaining.surveying import (
     Segment,
     Survey,
     anchor_due,
+    delta_of,
     part_bytes,
-    read_span,
     snapshot_of,
     survey,
 )
@@ -38,7 +38,6 @@ from deltawire.producer.encoding import Encoder
 from deltawire.producer.signing import Signing
 from deltawire.producer.uploads import Uploads
 from deltawire.reading.planner import Edge, plan
-from deltawire.reading.retention import read_retention
 from deltawire.reading.stream import Committed, StreamReader
 from deltawire.snapshots.writer import plan_shards
 
@@ -47,11 +46,6 @@ _BAD = (FormatError, UnsupportedError, IntegrityError)
 
 Pin = Callable[[int, int], AbstractContextManager[object]]
 """Keeps versions, from the first number to the second, from being collected while it is entered."""
-
-
-def unpinned(_first: int, _last: int, /) -> AbstractContextManager[object]:
-    """Keep nothing: where nobody collects."""
-    return nullcontext()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,8 +57,8 @@ class Options:
     batch: int
     shard_bytes: int
     parts: PartOptions
-    pin: Pin
     signing: Signing | None
+    pin: Pin
 
 
 @dataclass
@@ -141,14 +135,35 @@ class Run:
                 break
             segment, way = found
             last = way.steps[-1].target if way.steps else way.start
-            with self._options.pin(way.start, last):
+            # If it is not retained any more, the next look shows what is.
+            with suppress(VersionNotFoundError), self._options.pin(way.start, last):
                 # Only now that it is pinned does it count that nothing on the way was collected. PIN-4
                 if self._boundary() <= way.start:
                     self._make(segment, way)
         return self._built
 
+    def look(self) -> Built:
+        """See ``Builder.look``."""
+        try:
+            newest = self._reader.latest(self._deadline)
+        except VersionNotFoundError:
+            return self._built
+        seen = self._survey(newest)
+        anchor = self._anchor(seen)
+        missing = (
+            span
+            for segment in seen.segments
+            for span in self._options.ladder.spans(segment.first, segment.last)
+            if span not in seen.listing.spans
+        )
+        return Built(
+            anchors=() if anchor is None else (anchor,),
+            spans=tuple(sorted({(span.base, span.target) for span in missing})),
+            problems=tuple(seen.problems),
+        )
+
     def _boundary(self) -> int:
-        return read_retention(self._transfer, self._stream, self._deadline).boundary
+        return self._reader.retention(self._deadline).boundary
 
     def _survey(self, newest: int) -> Survey:
         learned = self._learned
@@ -290,7 +305,7 @@ class Run:
         if span.versions > 1:
             with blaming(span):
                 base, target = versions[span.base], versions[span.target]
-                delta = read_span(self._reader, span, base, target, self._deadline).delta
+                delta = delta_of(self._reader, span, base, target, self._deadline)
             self._sizes[span] = sum(part.bytes for part in delta.parts)
         assert delta is not None  # noqa: S101 - within a segment only the first version has none
         return Step(span, delta)

@@ -56,7 +56,7 @@ class Begin:
     version: Committed
     snapshot: Snapshot
     whole_shards: bool
-    """Whether shards are held to their sha256, and so read whole, whatever is wanted of them. SIG-7"""
+    """Read no shard in part, though a group needs only some of it: what is signed rests on sha256 alone. SIG-7"""
 
 
 class Replay:

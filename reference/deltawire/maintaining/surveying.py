@@ -6,22 +6,20 @@ from collections.abc import Collection
 from dataclasses import dataclass, field
 
 from deltawire.deadline import Deadline
-from deltawire.errors import (
-    BrokenChainError,
-    DeltawireError,
-    MissingObjectError,
-    ObjectNotFoundError,
-    VersionNotFoundError,
-    WrongStreamError,
-)
-from deltawire.format import keys, records
-from deltawire.format.records import AnchorRecord, Snapshot, SpanRecord
+from deltawire.errors import DeltawireError, MissingObjectError, VersionNotFoundError
+from deltawire.format import keys
+from deltawire.format.records import AnchorRecord, Delta, Snapshot
 from deltawire.format.tensors import TensorTable
 from deltawire.maintaining.ladder import Ladder, Span
 from deltawire.producer.anchors import AnchorPolicy
-from deltawire.reading.stream import Committed, StreamReader, check_anchor, check_chain, check_rollback
-
-_MASK = (1 << 64) - 1
+from deltawire.reading.stream import (
+    Committed,
+    StreamReader,
+    check_anchor,
+    check_follows,
+    check_rollback,
+    check_span,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,17 +75,6 @@ class Survey:
     """What is wrong with records, a sentence each."""
 
 
-def list_keys(reader: StreamReader, deadline: Deadline) -> Listing:
-    """Which anchors and spans there are, by their keys alone; two listings."""
-
-    def spans() -> frozenset[Span]:
-        found = (keys.parse_span(info.key) for info in reader.transfer.store.list(keys.SPANS))
-        return frozenset(Span(*ends) for ends in found if ends is not None)
-
-    anchors = frozenset(reader.numbers(keys.ANCHORS, deadline))
-    return Listing(anchors, reader.transfer.call(deadline, spans))
-
-
 def survey(
     reader: StreamReader,
     ladder: Ladder,
@@ -113,7 +100,8 @@ def survey(
         known: records that were read before; becomes those that were looked at now.
         deadline: when to give up.
     """
-    listing = list_keys(reader, deadline)
+    anchors = frozenset(reader.numbers(keys.ANCHORS, deadline))
+    listing = Listing(anchors, frozenset(Span(*ends) for ends in reader.spans(deadline)))
     missing = (span for span in ladder.spans(boundary, newest) if span not in listing.spans | set(unwanted))
     lowest = min((span.base for span in missing), default=newest)
     usable = listing.anchors - set(useless)
@@ -160,7 +148,7 @@ def _cut(found: list[tuple[int, Committed | DeltawireError]]) -> tuple[list[Segm
 
 
 def _check_link(before: Committed, version: Committed, seen: dict[int, Committed]) -> None:
-    check_chain([before, version])
+    check_follows(before, version)
     origin = version.record.rollback_of
     if origin is not None and origin.version in seen:
         check_rollback(version.record, seen[origin.version])
@@ -190,37 +178,16 @@ def anchor_due(
     )
 
 
-def read_span(reader: StreamReader, span: Span, base: Committed, target: Committed, deadline: Deadline) -> SpanRecord:
-    """The record of a span that is there, checked against both its ends. SPN-1, SPN-4
+def delta_of(reader: StreamReader, span: Span, base: Committed, target: Committed, deadline: Deadline) -> Delta:
+    """The delta of a span that is there, whose record is checked against both its ends. SPN-4
 
     Raises:
         MissingObjectError: it is not there any more.
         FormatError, UnsupportedError, IntegrityError: it is no good.
     """
-    key, limits = keys.span_key(span.base, span.target), reader.transfer.limits
     try:
-        data = reader.transfer.read_small(key, max_bytes=limits.record_bytes, deadline=deadline)
-    except ObjectNotFoundError:
-        raise MissingObjectError(f"{key} is not there any more") from None
-    record = records.decode(data, SpanRecord, what=key, limits=limits)
-    if record.stream_id != reader.stream(deadline).stream_id:
-        raise WrongStreamError(f"{key} belongs to stream {record.stream_id}")
-    if (record.base, record.version) != span:
-        raise BrokenChainError(f"{key} is the record of the span from version {record.base} to {record.version}")
-    _check_span(record, base, target)
-    return record
-
-
-def _check_span(span: SpanRecord, base: Committed, target: Committed) -> None:
-    """A span must lead from one of these very records to the other. SPN-4. Raises BrokenChainError."""
-    what = f"the span from version {base.record.version} to {target.record.version}"
-    if span.base_digest != base.digest or span.version_digest != target.digest:
-        raise BrokenChainError(f"{what} was made of other records")
-    if not span.tensors.digest == base.record.tensors.digest == target.record.tensors.digest:
-        raise BrokenChainError(f"{what} has another tensor table")
-    if target.record.epoch < base.record.epoch:
-        raise BrokenChainError(f"{what} leads to a lower epoch")
-    change = int(span.delta.digest_after, 16) - int(span.delta.digest_before, 16)
-    reached = (int(base.record.state_digest, 16) + change) & _MASK
-    if span.state_digest != target.record.state_digest or reached != int(span.state_digest, 16):
-        raise BrokenChainError(f"{what} does not lead to the state of its target")
+        record = reader.span(*span, deadline)
+    except VersionNotFoundError as error:
+        raise MissingObjectError(str(error)) from None
+    check_span(record, base, target)
+    return record.delta

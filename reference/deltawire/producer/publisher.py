@@ -33,7 +33,7 @@ from deltawire.limits import DEFAULT_LIMITS, Limits
 from deltawire.parts.writer import PartOptions
 from deltawire.producer.anchoring import Anchoring
 from deltawire.producer.anchors import AnchorPolicy
-from deltawire.producer.commit import Outcome, create_record
+from deltawire.producer.commit import Outcome, check_retained, create_record
 from deltawire.producer.contents import Contents, store_delta, store_snapshot
 from deltawire.producer.encoding import Encoder, EncodingPool
 from deltawire.producer.envelope import envelope
@@ -377,13 +377,19 @@ class Publisher:
         # Until the line stands at the new version, whatever interrupts us leaves that unfinished. CMT-9
         self._stopped = OutcomeUnknownError(f"the commit of version {record.version} was interrupted")
         try:
-            outcome = self._uploads.commit(lambda: create_record(self._store, key, data, deadline=deadline), deadline)
+            outcome = self._uploads.commit(lambda: self._create(record.version, data, deadline), deadline)
         except (StoreError, DeadlineExceededError):
             self._stopped = None  # nothing was committed
             raise
         if outcome is Outcome.LOST:
             raise self._overtaken(record, key, deadline)
         return Committed(record, sha256(data), data)
+
+    def _create(self, version: int, data: bytes, deadline: Deadline) -> Outcome:
+        outcome = create_record(self._store, keys.version_key(version), data, deadline=deadline)
+        if outcome is Outcome.OURS:
+            check_retained(self._store, self._line.stream, version, limits=self._limits, deadline=deadline)
+        return outcome
 
     def _overtaken(self, record: VersionRecord, key: str, deadline: Deadline) -> ConflictError | FencedError:
         limit = self._limits.record_bytes
