@@ -11,6 +11,7 @@ import deltawire
 from deltawire.cli import (
     coordinating,
     demo,
+    diagnosing,
     errors,
     following,
     lineage,
@@ -120,6 +121,12 @@ _add(
     _CHECK,
     "deltawire verify s3://models/run-7",
     "deltawire verify ./stream --deep",
+)
+_add(
+    diagnosing.fsck,
+    _CHECK,
+    "deltawire fsck s3://models/run-7",
+    "deltawire fsck ./stream --deep --json | jq '.findings[].advice'",
 )
 _add(verifying.probe, _CHECK, "deltawire probe s3://models/scratch", "deltawire probe /mnt/shared --single-writer")
 _add(
