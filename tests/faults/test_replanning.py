@@ -178,7 +178,8 @@ def test_each_version_but_those_that_are_damaged(memory: MemoryStore) -> None:
         assert_same(follower.arrays, LINE[NEWEST].state)
 
 
-def test_an_auxiliary_file_that_is_gone(memory: MemoryStore, tmp_path: Path) -> None:
+@pytest.mark.parametrize("goal", [16, NEWEST])
+def test_an_auxiliary_file_that_is_gone(memory: MemoryStore, tmp_path: Path, goal: int) -> None:
     """Every way to a version needs its files."""
     with Follower(memory) as follower:
         follower.poll()
@@ -186,7 +187,23 @@ def test_an_auxiliary_file_that_is_gone(memory: MemoryStore, tmp_path: Path) -> 
         [file] = follower.record.files
     memory.delete(file.key)
     with Follower(memory, tmp_path / "copy") as follower, pytest.raises(MissingObjectError, match=r"config\.json"):
+        follower.poll(to=goal)
+
+
+@pytest.mark.parametrize("goal", [16, NEWEST])
+@pytest.mark.parametrize("damage", [flip, remove])
+def test_a_tensor_table_that_is_no_good(memory: MemoryStore, damage: Callable[[Store, str], None], goal: int) -> None:
+    """Every way needs it: not all anchors are tried in vain."""
+    with Follower(memory) as follower:
         follower.poll()
+        assert follower.record is not None
+        damage(memory, follower.record.tensors.key)
+    store = FaultyStore(memory)
+    with Follower(store) as follower:
+        with pytest.raises((DigestMismatchError, MissingObjectError), match=r"table\.json"):
+            follower.poll(to=goal)
+        assert follower.version is None
+    assert sum(call.key.startswith(keys.ANCHORS) and call.verb == "get" for call in store.log) == 1
 
 
 def test_who_opens_goes_back_or_materializes_does_not_need_the_newest_anchor(

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import fnmatch
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from os import PathLike
 from types import TracebackType
@@ -13,6 +11,7 @@ from typing import TYPE_CHECKING, Self
 
 from deltawire.consumer.pin import DEFAULT_TTL, PinTerms
 from deltawire.consumer.pinning import Pinning
+from deltawire.consumer.selection import select
 from deltawire.consumer.steps import take_delta, take_snapshot
 from deltawire.consumer.timings import Clock, FollowTimings
 from deltawire.deadline import Deadline
@@ -26,7 +25,7 @@ from deltawire.errors import (
 )
 from deltawire.format.keys import MAX_VERSION
 from deltawire.format.records import VersionRecord
-from deltawire.format.tensors import Tensor, TensorTable
+from deltawire.format.tensors import TensorTable
 from deltawire.holders import this_process
 from deltawire.limits import DEFAULT_LIMITS, Limits
 from deltawire.reading.stream import StreamReader
@@ -300,7 +299,7 @@ class Follower:
                 continue
             clock.add("resolve", started)
             for step in steps:
-                done = self._take(step, finder, deadline, clock)
+                done = self._take(step, goal, finder, deadline, clock)
                 if done is None:
                     break
                 taken.append(done)
@@ -337,17 +336,14 @@ class Follower:
             self._pinning.need(held.committed.record.version, deadline=deadline)  # PIN-3
         return held
 
-    def _selected(self, table: TensorTable) -> list[Tensor]:
-        if self._patterns is None:
-            return list(table.tensors)
-        every = table.by_name.keys() | table.aliases.keys()
-        names = {table.aliases.get(name, name) for pattern in self._patterns for name in _matching(pattern, every)}
-        return [tensor for tensor in table.tensors if tensor.name in names]
-
-    def _take(self, step: Step, finder: WayFinder, deadline: Deadline, clock: Clock) -> _Taken | None:
+    def _take(self, step: Step, goal: int, finder: WayFinder, deadline: Deadline, clock: Clock) -> _Taken | None:
         """Take a step; None if what is stored for it is no good, which the finder then knows. PLN-5"""
-        table = self._reader.table(step.version, deadline)  # which every way to it needs
-        selected = self._selected(table)
+        try:
+            table = self._reader.table(step.version, deadline)
+        except NO_GOOD as error:
+            finder.pass_over_version(goal, error)  # whose table it is too: the way begins after the last rebase
+            return None
+        selected = select(table, self._patterns)
         held = self._target.held
         if step.delta is not None and held is not None and list(held.tensors) != selected:
             raise TargetMismatchError("the target holds another selection of tensors")
@@ -392,12 +388,3 @@ class Follower:
             for file in record.files
             if (file.name, file.digest) not in before
         }
-
-
-def _matching(pattern: str, names: AbstractSet[str]) -> list[str]:
-    if pattern in names:  # of many names, each is found without a look at all others
-        return [pattern]
-    found = [name for name in names if fnmatch.fnmatchcase(name, pattern)]
-    if not found:
-        raise InvalidArgumentError(f"no tensor has a name like {pattern!r}")
-    return found

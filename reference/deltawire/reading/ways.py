@@ -205,6 +205,8 @@ class WayFinder:
     def _checked(self, target: int, held: Committed | None) -> list[Step]:
         while True:
             check_retained(target, self._retention)
+            if target in self._gone:
+                raise self._first or lost(None if held is None else held.record.version, target)
             steps = self._attempt(target, held)
             if steps is not None:
                 return steps
