@@ -40,7 +40,7 @@ class Counting(MemoryStore):
         return super().list(prefix)
 
     def _count(self, key: str, size: int) -> None:
-        self.requests[key.split("/")[0]] += 1
+        self.requests[key.split("/", maxsplit=1)[0]] += 1
         self.bytes += size
 
 
