@@ -1,4 +1,4 @@
-"""Streams with everything in them that a stream can have, and spans made from the states themselves."""
+"""Streams with everything in them that a stream can have, and ways to damage them."""
 
 from __future__ import annotations
 
@@ -11,21 +11,17 @@ from types import MappingProxyType
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 
-from deltawire import AnchorPolicy, Follower, Publisher
+from deltawire import AnchorPolicy, Publisher
 from deltawire.deadline import Deadline
 from deltawire.format import keys, records
-from deltawire.format.records import Part, PinRecord, RetentionRecord, SpanRecord
-from deltawire.format.tensors import TensorTable
-from deltawire.parts.writer import PartOptions, PartWriter
-from deltawire.producer.deltas import encode_delta
-from deltawire.producer.encoding import Encoder, EncodingPool
+from deltawire.format.records import PinRecord
+from deltawire.parts.writer import PartOptions
 from deltawire.producer.envelope import envelope
-from deltawire.reading.stream import Committed, StreamReader
-from deltawire.reading.transfer import Transfer
 from deltawire.store.base import Store
 from deltawire.store.memory import MemoryStore
+from tests.retaining import retain
+from tests.spans import add_span
 
 Objects = Mapping[str, bytes]
 Arrays = dict[str, np.ndarray[Any, Any]]
@@ -74,67 +70,9 @@ def publish_all(store: Store, line: list[Arrays], *, rebase: int | None = REBASE
             assert publisher.anchor_error is None
 
 
-def read(store: Store, number: int) -> tuple[Committed, TensorTable, Arrays]:
-    """A version by its record, its tensor table and its state."""
-    transfer = Transfer(store)
-    try:
-        reader = StreamReader(transfer)
-        version = reader.version(number, FOREVER)
-        table = reader.table(version, FOREVER)
-    finally:
-        transfer.close()
-    with Follower(store) as follower:
-        follower.poll(to=number)
-        return version, table, {name: np.array(array) for name, array in follower.arrays.items()}
-
-
-def add_span(store: Store, base: int, target: int, **lies: Any) -> SpanRecord:
-    """What a maintainer would add. ``lies`` are members of the record that are not true."""
-    old, table, before = read(store, base)
-    new, _, after = read(store, target)
-    members = envelope(old.record.stream_id, "span", epoch=new.record.epoch, writer_features=())
-    folder = keys.data_prefix(target, members["commit_id"])
-
-    def store_part(part: Part, data: pa.Buffer) -> None:
-        store.put(part.key, memoryview(data).cast("B"), mode="create")
-
-    writer = PartWriter(lambda index: folder + keys.part_name(index), store_part, options=PartOptions())
-    pool = EncodingPool(Encoder(), workers=1)
-    try:
-        encoded = encode_delta(
-            table.tensors,
-            lambda tensor: before[tensor.name].reshape(-1).view(tensor.dtype.storage),
-            lambda tensor: after[tensor.name].reshape(-1).view(tensor.dtype.storage),
-            encoding=pool,
-            writer=writer,
-        )
-    finally:
-        pool.close()
-    between = [read(store, number)[0].record.delta for number in range(base + 1, target + 1)]
-    described: dict[str, Any] = {
-        "base": base,
-        "base_digest": old.digest,
-        "version": target,
-        "version_digest": new.digest,
-        "tensors": new.record.tensors,
-        "state_digest": new.record.state_digest,
-        "delta": encoded.delta,
-        "replaces_bytes": sum(part.bytes for delta in between if delta is not None for part in delta.parts),
-    }
-    span = SpanRecord(**(members | described | lies))
-    store.put(keys.span_key(base, target), records.encode(span), mode="create")
-    return span
-
-
 def stream_id(store: Store) -> str:
     found: str = json.loads(store.get(keys.STREAM, max_bytes=1 << 20).data)["stream_id"]
     return found
-
-
-def add_retention(store: Store, boundary: int, *kept: int) -> None:
-    members = envelope(stream_id(store), "retention", epoch=0, writer_features=())
-    record = RetentionRecord(**members, boundary=boundary, kept=kept)
-    store.put(keys.RETENTION, records.encode(record), mode="overwrite")
 
 
 def add_pin(store: Store, first: int) -> str:
@@ -161,7 +99,7 @@ def record_of(store: Store, key: str) -> Any:
 
 def collect(store: Store, boundary: int, *kept: int) -> None:
     """Move the boundary, then remove what is not retained, with all that only it needs."""
-    add_retention(store, boundary, *kept)
+    retain(store, boundary, *kept)
     gone, stay = set(), set()
     for key in contents(store):
         number, span = keys.parse_numbered(key), keys.parse_span(key)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Callable
 
 import pytest
@@ -10,14 +11,17 @@ from deltawire import AnchorPolicy, Publisher, fork, rollback
 from deltawire.format import keys
 from deltawire.inspecting.diagnosis import diagnose
 from deltawire.inspecting.verification import verify_stream
+from deltawire.maintaining.builder import Builder
+from deltawire.maintaining.collecting import CollectOptions
+from deltawire.maintaining.ladder import Ladder
+from deltawire.maintaining.maintainer import Maintainer
+from deltawire.maintaining.retaining import RetentionPolicy
 from deltawire.store.base import Store
 from deltawire.store.memory import MemoryStore
 from tests.inspecting.streams import (
     ANCHOR,
     NEWEST,
     add_pin,
-    add_retention,
-    add_span,
     collect,
     contents,
     new_store,
@@ -26,6 +30,8 @@ from tests.inspecting.streams import (
     states,
     whole,
 )
+from tests.retaining import retain
+from tests.spans import add_span
 
 
 def everything() -> MemoryStore:
@@ -144,6 +150,29 @@ def test_what_is_pinned_below_the_boundary_is_not_damage() -> None:
     assert keys.version_key(2) in {item.key for item in found.notes}
 
 
+def test_what_maintainers_make_and_leave_is_clean() -> None:
+    """The real ones: anchors and spans are made, the boundary moves, orphans and what is not retained go."""
+    store = new_store()
+    publish_all(store, states(24), rebase=6)
+    for number in (3, 20):
+        store.put(keys.data_prefix(number, str(uuid.uuid4())) + "part-00000.arrow", b"123", mode="create")
+    store.put(keys.data_prefix(24, str(uuid.uuid4())) + "part-00000.arrow", b"123", mode="create")
+    with Builder(store, ladder=Ladder(), anchors=AnchorPolicy(every=4), batch=1) as builder:
+        builder.run(force=True)
+    found = diagnose(store, deep=True)
+    assert found.damage == []
+    assert [item.sort for item in found.notes] == ["unreferenced", "unreferenced", "under_way"]
+    assert verify_stream(store).spans
+    options = CollectOptions(policy=RetentionPolicy(keep_last=5, keep_every=6), grace=0.0, wait=True)
+    maintainer: Maintainer[None] = Maintainer(store, options)
+    with maintainer:
+        maintainer.once()
+    found = diagnose(store, deep=True)
+    assert found.damage == []
+    assert found.boundary > 0
+    assert [item.sort for item in found.notes] == ["under_way"]
+
+
 def test_the_way_that_is_named_is_the_cheapest() -> None:
     store = new_store()
     publish_all(store, states(9), rebase=None)
@@ -167,5 +196,5 @@ def test_a_boundary_can_move_over_a_damaged_version() -> None:
     store = everything()
     store.delete(keys.version_key(3))
     assert not diagnose(store).clean
-    add_retention(store, ANCHOR)
+    retain(store, ANCHOR)
     assert diagnose(store, deep=True).clean

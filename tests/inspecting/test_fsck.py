@@ -24,8 +24,6 @@ from tests.inspecting.streams import (
     NEWEST,
     REBASE,
     add_pin,
-    add_retention,
-    add_span,
     collect,
     contents,
     final_bits,
@@ -38,6 +36,8 @@ from tests.inspecting.streams import (
     update,
     whole,
 )
+from tests.retaining import retain
+from tests.spans import add_span
 
 ZERO = "sha256:" + "0" * 64
 OTHER = "00000000-0000-4000-8000-000000000000"
@@ -316,20 +316,20 @@ CASES: dict[str, Case] = {
         span_that_leads_elsewhere, "state_mismatch", A_SPAN, "corrupt", NOTHING, None, deep=True,
     ),
     "boundary without a snapshot": Case(
-        lambda s: add_retention(s, 6), "path_lost", VERSION(6), "unreachable",
+        lambda s: retain(s, 6), "path_lost", VERSION(6), "unreachable",
         f"needs versions 6 to 8: readers that come from before go over the snapshot of version {REBASE}", "RET-2",
         ((6, 8),),
     ),
     "kept without a snapshot": Case(
-        lambda s: add_retention(s, 5, 2), "path_lost", VERSION(2), "unreachable", "go over the anchor of version 5",
+        lambda s: retain(s, 5, 2), "path_lost", VERSION(2), "unreachable", "go over the anchor of version 5",
         "RET-2", ((2, 2),),
     ),
     "kept beside another, without a snapshot": Case(
-        lambda s: add_retention(s, 5, 0, 1), "path_lost", VERSION(1), "unreachable",
+        lambda s: retain(s, 5, 0, 1), "path_lost", VERSION(1), "unreachable",
         "readers still get there over the delta from version 0", "RET-2",
     ),
     "kept, but gone": Case(
-        both(lambda s: collect(s, 5), lambda s: add_retention(s, 5, 0)), "missing_object", VERSION(0), "missing",
+        both(lambda s: collect(s, 5), lambda s: retain(s, 5, 0)), "missing_object", VERSION(0), "missing",
         "without it version 0 cannot be read", "RET-1", ((0, 0),),
     ),
     "retention.json gone after collecting": Case(
@@ -341,11 +341,11 @@ CASES: dict[str, Case] = {
         "malformed_record", keys.RETENTION, "corrupt", "stop every maintainer", "RET-4",
     ),
     "retention.json of another stream": Case(
-        both(lambda s: add_retention(s, 5), lambda s: update(s, keys.RETENTION, stream_id=OTHER)),
+        both(lambda s: retain(s, 5), lambda s: update(s, keys.RETENTION, stream_id=OTHER)),
         "wrong_stream", keys.RETENTION, "broken_chain", "stop every maintainer", "RET-4",
     ),
     "retention.json that hides all versions": Case(
-        lambda s: add_retention(s, 70), "missing_object", keys.RETENTION, "missing", "stop every maintainer", "RET-2",
+        lambda s: retain(s, 70), "missing_object", keys.RETENTION, "missing", "stop every maintainer", "RET-2",
     ),
     "stream.json corrupt": Case(
         lambda s: replace(s, keys.STREAM, b"{}"), "malformed_record", keys.STREAM, "corrupt",
@@ -467,7 +467,7 @@ NOTES: dict[str, tuple[Callable[[Store], Any], str, str, str]] = {
         lambda s: replace(s, folder(NEWEST + 1) + "part-00000.arrow", b"123"), "under_way", "named by no record yet",
         f"once version {NEWEST + 1} is there without it",
     ),
-    "not collected yet": (lambda s: add_retention(s, 5), "unretained", "not retained", "unless|maintain"),
+    "not collected yet": (lambda s: retain(s, 5), "unretained", "not retained", "unless|maintain"),
     "record by a stalled writer": (
         both(lambda s: collect(s, 5), lambda s: replace(s, VERSION(2), b"{}")),
         "unretained", "version 2, which is not", "maintain",

@@ -74,8 +74,10 @@ class Adviser:
         if use.role in {"index", "copy"}:
             return "readers do not need it; put back a copy if other tools open this folder as a checkpoint"
         if use.role == "file":
-            which = _runs_text([(use.version, use.end) for use in uses if use.role == "file"])
-            return f"{put_back}; without it {which} can be read into memory, but not into a directory"
+            runs = [(use.version, use.end) for use in uses if use.role == "file"]
+            runs = [run for run in runs if not any(a <= run[0] and run[1] <= b for a, b in self._unreadable)]
+            limits = f"; without it {_runs_text(runs)} can be read into memory, but not into a directory"
+            return put_back + (limits if runs else "")
         if use.kind == "span" or use.role == "span":
             return "nothing has to be done: readers take the deltas that it stands for"
         if use.version not in self._last_steps:
