@@ -21,8 +21,7 @@ from deltawire.maintaining.ladder import Ladder, Span, worthwhile
 from deltawire.maintaining.passing import Plan, run_pass
 from deltawire.maintaining.replaying import Begin, Step, StepError, blaming
 from deltawire.maintaining.routing import Route, route
-from deltawire.maintaining.settling import Ready, create, look_after, remove_folders
-from deltawire.maintaining.surveying import (
+from deltawire.maintaining.segments import (
     Segment,
     Survey,
     anchor_due,
@@ -31,6 +30,7 @@ from deltawire.maintaining.surveying import (
     snapshot_of,
     survey,
 )
+from deltawire.maintaining.settling import Ready, create, look_after, remove_folders
 from deltawire.maintaining.writing import AnchorWriter, SpanWriter
 from deltawire.parts.writer import PartOptions
 from deltawire.producer.anchors import AnchorPolicy
