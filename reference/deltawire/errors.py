@@ -104,7 +104,7 @@ class UnsupportedDtypeError(UnsupportedError):
 class IntegrityError(DeltawireError):
     """Bytes that are not what a record promised."""
 
-    hint = "run 'deltawire verify' to see which objects are affected; what is held is still a whole version"
+    hint = "'deltawire fsck URL' says what is affected and what to do; what is held is still a whole version"
 
 
 class SizeMismatchError(IntegrityError):
@@ -129,6 +129,13 @@ class WrongStreamError(IntegrityError):
     """A record of another stream."""
 
     code = "wrong_stream"
+
+
+class BadSignatureError(IntegrityError):
+    """A record without a signature by a key that may sign it."""
+
+    code = "bad_signature"
+    hint = "whoever wrote this does not hold a key that you trust; do not use it, and find out who can write there"
 
 
 class MissingObjectError(IntegrityError):

@@ -27,6 +27,8 @@ class Limits:
     """Size of the free ``metadata`` of one record, as compact JSON."""
     features: int = 64
     """Names in one feature list."""
+    signing_keys: int = 16
+    """Public keys that a stream lists."""
     tensors: int = 2_000_000
     """Entries of a tensor table, aliases included."""
     name_bytes: int = 1024

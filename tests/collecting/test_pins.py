@@ -237,9 +237,18 @@ def test_releasing(store: Late) -> None:
     pin = new_pin(store)
     pin.keep()
     pin.release()
-    assert records_of(store.inner)[0].released
+    assert records_of(store.inner) == []
     pin.renew()
-    assert records_of(store.inner)[0].released, "it was written after it was released"
+    assert records_of(store.inner) == [], "it was written after it was released"
+
+
+def test_releasing_where_nothing_may_be_deleted(store: Late) -> None:
+    pin = new_pin(store)
+    pin.keep()
+    store.faults = {len(store.log): Fault.DENIED}
+    pin.release()
+    assert records_of(store.inner)[0].released
+    assert pin.error is None
 
 
 def test_a_pin_that_was_never_written_is_not_released(store: Late) -> None:

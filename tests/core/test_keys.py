@@ -26,14 +26,14 @@ def test_numbers_come_back(number: int) -> None:
 
 
 def test_by_hand() -> None:
-    digest = "sha256:" + "ab" * 32
+    write = (7, "c0ffee00-0000-4000-8000-000000000000")
     assert keys.version_key(42) == "versions/00000000000000000042.json"
     assert keys.anchor_key(keys.MAX_VERSION) == "anchors/00009007199254740991.json"
-    assert keys.table_key(digest) == "tensors/" + "ab" * 32 + ".json"
-    assert keys.file_key(digest) == "files/" + "ab" * 32
-    prefix = keys.data_prefix(7, "c0ffee00-0000-4000-8000-000000000000")
+    prefix = keys.data_prefix(*write)
     assert prefix == "data/00000000000000000007-c0ffee00-0000-4000-8000-000000000000/"
     assert check_key(prefix + keys.part_name(3)).endswith("/part-00003.arrow")
+    assert keys.table_key(*write) == prefix + "tensors/table.json"
+    assert keys.files_prefix(*write) == prefix + "files/"
     assert keys.shard_name(1, 12) == "model-00001-of-00012.safetensors"
 
 

@@ -80,6 +80,15 @@ def stream() -> Value:
     return envelope("stream") | {"writers": "many"}
 
 
+KEYS = ["ed25519:" + f"{number:064x}" for number in range(2, 19)]
+
+
+def signed_stream() -> Value:
+    signature = {"key": KEYS[0], "value": "0123456789abcdef" * 8}
+    more = {"writer_features": ["signed"], "signature": signature, "signing_keys": KEYS[:16]}
+    return envelope("stream") | {"writers": "many"} | more
+
+
 def delta_version() -> Value:
     return envelope("version") | {
         "version": 5,
@@ -118,6 +127,7 @@ def head() -> Value:
 
 MAKERS: dict[str, tuple[Any, type[Envelope]]] = {
     "stream": (stream, StreamRecord),
+    "signed": (signed_stream, StreamRecord),
     "delta": (delta_version, VersionRecord),
     "snapshot": (snapshot_version, VersionRecord),
     "anchor": (anchor, AnchorRecord),
@@ -198,7 +208,7 @@ def test_a_rewrite_keeps_unknown_members() -> None:
 
 
 def required_paths(value: Value) -> list[str]:
-    optional = {"files", "snapshot.files", "anchor", "delta", "snapshot", "parent"}
+    optional = {"files", "snapshot.files", "anchor", "delta", "snapshot", "parent", "signature"}
     paths = []
     for at in objects_in(value):
         for name in value if not at else get(value, at):
@@ -251,6 +261,23 @@ BROKEN: list[tuple[str, str, Any, str]] = [
     ("stream", "reader_features", ["a"] * 65, "limit_exceeded"),
     ("stream", "metadata", {"big": "x" * 70_000}, "limit_exceeded"),
     ("stream", "producer.name", "x" * 201, "malformed_record"),
+    ("signed", "signing_keys", KEYS, "limit_exceeded"),  # SIG-1
+    ("signed", "signing_keys", [*KEYS[:3], KEYS[1]], "malformed_record"),
+    ("signed", "signing_keys", ["ed25519:" + "0" * 64], "malformed_record"),  # SIG-12
+    ("signed", "signing_keys", [], "malformed_record"),
+    ("signed", "signing_keys", ..., "malformed_record"),
+    ("signed", "writer_features", [], "malformed_record"),
+    ("signed", "signing_keys.0", KEYS[0] + "\n", "malformed_record"),
+    ("signed", "signing_keys.0", KEYS[0][:-1], "malformed_record"),
+    ("signed", "signing_keys.0", "ed448:" + "0" * 64, "malformed_record"),
+    ("signed", "signing_keys.0", "ed25519:" + "A" * 64, "malformed_record"),
+    ("signed", "signature", None, "malformed_record"),
+    ("signed", "signature.key", KEYS[0] + "00", "malformed_record"),
+    ("signed", "signature.value", "0" * 127, "malformed_record"),
+    ("signed", "signature.value", "0" * 129, "malformed_record"),
+    ("signed", "signature.value", "0" * 128 + "\n", "malformed_record"),
+    ("signed", "signature.value", "F" * 128, "malformed_record"),
+    ("signed", "signature.value", "", "malformed_record"),
     ("delta", "snapshot", snapshot(), "malformed_record"),  # VSN-4: either, not both
     ("delta", "delta", ..., "malformed_record"),
     ("delta", "parent", ..., "malformed_record"),  # VSN-3
@@ -316,7 +343,7 @@ def test_broken_rules(name: str, path: str, bad: Any, code: str) -> None:
 @pytest.mark.parametrize(
     "name",
     ["", ".", "..", ".hidden", "a/b", "a\\b", "a b", "x.", "a\n", "ä", "x" * 101, "model.safetensors",
-     "model.safetensors.index.json", "model-00001-of-00001.safetensors", "a\0b", "%2e"],
+     "model.safetensors.index.json", "model-00001-of-00001.safetensors", "tensors", "a\0b", "%2e"],
 )  # fmt: skip
 def test_file_names_that_could_do_harm(name: str) -> None:
     # FIL-2: one segment that neither leaves the folder nor shadows a shard.

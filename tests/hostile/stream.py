@@ -85,12 +85,11 @@ class Stream:
         ``mutate`` is called with ``TABLE`` or a record's key, and its members, after its links were set.
         """
         objects: dict[str, bytes] = {**self.objects, **(parts or {})}
-        old_table = next(key for key in objects if key.startswith(keys.TENSORS))
-        table = json.loads(objects.pop(old_table))
+        table_key = table_key_of(objects)
+        table = json.loads(objects[table_key])
         mutate(TABLE, table)
         data = to_json(table)
-        table_key = keys.table_key(sha256(data))
-        described = {"key": table_key, "bytes": len(data), "digest": sha256(data)}
+        described = {"bytes": len(data), "digest": sha256(data)}
         objects[table_key] = data
         stream = json.loads(objects[keys.STREAM])
         mutate(keys.STREAM, stream)
@@ -123,6 +122,12 @@ class Stream:
 
 def to_json(value: Record) -> bytes:
     return json.dumps(value, separators=(",", ":")).encode()
+
+
+def table_key_of(objects: Mapping[str, bytes]) -> str:
+    """Key of the one tensor table that all versions share."""
+    [key] = [key for key in objects if key.endswith("/tensors/table.json")]
+    return key
 
 
 def put_all(store: MemoryStore, objects: Mapping[str, bytes]) -> None:

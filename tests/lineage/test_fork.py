@@ -273,6 +273,20 @@ def test_a_snapshot_with_other_names_is_written_anew() -> None:
     check_sound(destination)
 
 
+def test_files_are_taken_from_the_version_and_not_from_its_snapshot() -> None:
+    source, destination = line(), new_store()
+    snapshot = committed(source, 0).record.snapshot
+    assert snapshot is not None
+    change(source, keys.version_key(0), VersionRecord, snapshot=msgspec.structs.replace(snapshot, files=()))
+    done = fork(source, destination, version=0)
+    assert done.how == "copied"
+    folder = keys.data_prefix(0, done.record.commit_id)
+    assert [file.key for file in done.record.files] == [folder + "config.json"]
+    assert done.record.snapshot is not None
+    assert done.record.snapshot.files == done.record.files
+    check_sound(destination)
+
+
 def test_a_fork_outlives_its_source() -> None:
     source, destination = line(), new_store()
     fork(source, destination, version=0)

@@ -22,6 +22,7 @@ SHAPES: dict[str, tuple[type[msgspec.Struct], str, tuple[str, ...]]] = {
     "tensor_table": (tensors.TableRecord, "tensor_table.json", ("tensor_table",)),
     "patch": (PatchRecord, "patch.json", ("patch",)),
     "envelope": (records.Envelope, COMMON + "envelope", ("envelope",)),
+    "signature": (records.Signature, COMMON + "signature", ("signature",)),
     "producer": (records.Producer, COMMON + "producer", ("producer",)),
     "descriptor": (records.Descriptor, COMMON + "descriptor", ("descriptor",)),
     "parent": (records.Parent, COMMON + "parent", ("parent",)),

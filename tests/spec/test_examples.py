@@ -79,8 +79,12 @@ def test_examples_are_one_stream() -> None:
     for record in (span, _only("pin", records.PinRecord), _only("retention", records.RetentionRecord)):
         assert record.stream_id == stream.stream_id
     [table] = examples("tensor_table")
-    assert {committed.record.tensors.key for committed in versions} == {table_key(sha256(table))}
-    assert versions[0].record.tensors.bytes == len(table)
+    first = versions[0].record
+    assert {committed.record.tensors for committed in versions} == {anchor.tensors}
+    assert first.tensors.key == table_key(0, first.commit_id)
+    assert (first.tensors.bytes, first.tensors.digest) == (len(table), sha256(table))
+    assert first.snapshot is not None
+    assert first.snapshot.files == first.files == versions[1].record.files
 
 
 def test_the_overview_lists_the_objects_of_the_examples() -> None:

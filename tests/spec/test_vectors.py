@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import ast
+import hashlib
 import json
 import re
 from typing import Any
 
 import numpy as np
 import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from deltawire.codecs.base import Base, BoxChange, Positions
 from deltawire.codecs.registry import CODECS
@@ -17,6 +19,7 @@ from deltawire.format import records
 from deltawire.format.boxes import Box, flat_indices
 from deltawire.format.dtypes import DTYPES, Bits, Dtype, storage_shape
 from deltawire.format.keys import anchor_key, parse_numbered, version_key
+from deltawire.format.signing import signed_message
 from deltawire.format.strict_json import sha256
 from deltawire.format.tensors import Tensor, digest_seed, parse_table
 from deltawire.kernels import oracle
@@ -27,6 +30,7 @@ from deltawire.kernels.values import encode_differences
 from deltawire.limits import DEFAULT_LIMITS
 from deltawire.parts.reader import read_batch
 from deltawire.producer.encoding import Encoder
+from deltawire.reading.trust import as_trust
 from deltawire.snapshots.header import build_header, check_against_table, file_order, parse_header
 from deltawire.store.base import check_key
 from tests.spec import document
@@ -356,3 +360,59 @@ def _changed(example: bytes, change: str) -> bytes:
 def _quoted(change: str) -> str:
     """The change as JSON that Python reads, which has no numbers like 1e999 and no half surrogates to print."""
     return change.replace("NaN", "0").replace("1e999", "0")
+
+
+def test_signature() -> None:
+    """By RFC 8032's library alone: nothing of ours makes or checks this signature."""
+    values = {row["quantity"]: row["value"] for row in _rows("signature")}
+    private = Ed25519PrivateKey.from_private_bytes(bytes.fromhex(values["private key"]))
+    assert private.public_key().public_bytes_raw().hex() == values["public key"]
+    data = document.block("vector", "signed-record").text.strip().encode()
+    signature = json.loads(data)["signature"]
+    assert signature["key"] == "ed25519:" + values["public key"]
+    message = b"deltawire-signature-1\n" + data.replace(signature["value"].encode(), b"0" * 128)
+    assert hashlib.sha256(message).hexdigest() == values["sha256 of the message"]
+    assert private.sign(message).hex() == signature["value"]
+    assert signed_message(data, signature["value"], what="the vector") == message
+    assert f"The message is {len(message)} bytes long: 22, and the record's {len(data)}." in document.text()
+
+
+def test_bad_signatures() -> None:
+    data = document.block("vector", "signed-record").text.strip().encode()
+    trust = as_trust([json.loads(data)["signature"]["key"]])
+    assert trust is not None
+    for row in _rows("bad signatures"):
+        changed = _unsigned(data, row["Change"].replace("`", ""))
+        assert (changed == data) == (row["Change"] == "none")
+        try:
+            record = records.decode(changed, records.StreamRecord, what="stream.json", limits=DEFAULT_LIMITS)
+            trust.check_stream(record, changed)
+            found = "accepted"
+        except DeltawireError as error:
+            found = error.code
+        assert found == row["Code"], row["Change"]
+
+
+def _unsigned(data: bytes, change: str) -> bytes:
+    signature = json.loads(data)["signature"]
+    key, value = signature["key"].encode(), signature["value"].encode()
+    other = b"0" if value[-1:] != b"0" else b"1"
+    whole = b'"signature":' + json.dumps(signature, separators=(",", ":")).encode() + b","
+    if " becomes " in change:
+        old, new = change.split(" becomes ")
+        return data.replace(old.encode(), new.encode())
+    changes = {
+        "none": data,
+        "the last digit of value another": data.replace(value, value[:-1] + other),
+        "a space after the object": data + b" ",
+        "signature is left out": data.replace(whole, b""),
+        "key is that of A.14 with the last digit another": data.replace(b'"key":"' + key, b'"key":"' + key[:-1] + b"0"),
+        "the digits of value in metadata once more": data.replace(b'"metadata":{', b'"metadata":{"x":"%s"' % value),
+        "value with its digits in upper case": data.replace(value, value.upper()),
+        "value shorter by one digit": data.replace(value, value[:-1]),
+        "the key twice in signing_keys": data.replace(b'["ed', b'["%s","ed' % key),
+        f"the last digit of value written as \\u00{value[-1]:02x}": data.replace(
+            value, value[:-1] + b"\\u00%02x" % value[-1]
+        ),
+    }
+    return changes[change]

@@ -11,6 +11,7 @@ import deltawire
 from deltawire.cli import (
     coordinating,
     demo,
+    diagnosing,
     errors,
     following,
     lineage,
@@ -18,6 +19,7 @@ from deltawire.cli import (
     maintaining,
     patching,
     publishing,
+    signing,
     verifying,
 )
 from deltawire.cli.group import CommandGroup
@@ -97,6 +99,13 @@ _add(
     "deltawire fork ./stream@41 ./experiment --check",
 )
 _add(
+    signing.keygen,
+    _STREAM,
+    "deltawire keygen trainer.pem",
+    "deltawire publish ./stream step-100/ --sign-key trainer.pem",
+    "deltawire follow ./stream ./weights --trust ed25519:...",
+)
+_add(
     maintaining.maintain,
     _STREAM,
     "deltawire maintain s3://models/run-7 --keep-last 500 --keep-every 100",
@@ -112,6 +121,12 @@ _add(
     _CHECK,
     "deltawire verify s3://models/run-7",
     "deltawire verify ./stream --deep",
+)
+_add(
+    diagnosing.fsck,
+    _CHECK,
+    "deltawire fsck s3://models/run-7",
+    "deltawire fsck ./stream --deep --json | jq '.findings[].advice'",
 )
 _add(verifying.probe, _CHECK, "deltawire probe s3://models/scratch", "deltawire probe /mnt/shared --single-writer")
 _add(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from deltawire.cli.options import AsJson, TensorGlobs, Timeout, Url
+from deltawire.cli.options import AsJson, TensorGlobs, Timeout, Trusted, Url
 from deltawire.cli.streams import WhichVersion, open_reader, parse_version
 from deltawire.errors import DeadlineExceededError, InvalidArgumentError
 
@@ -62,6 +62,7 @@ def follow(  # noqa: PLR0913, PLR0917 - typer makes options of these
     interval: Interval = 0.2,
     timeout: NextTimeout = None,
     tensors: TensorGlobs = None,
+    trust: Trusted = None,
     verify: Verify = False,  # noqa: FBT002
     no_pin: NoPin = False,  # noqa: FBT002
     as_json: AsJson = False,  # noqa: FBT002
@@ -81,11 +82,11 @@ def follow(  # noqa: PLR0913, PLR0917 - typer makes options of these
         raise InvalidArgumentError(
             "--once goes to the newest version; it cannot be combined with --until or --every-version"
         )
-    with open_reader(url) as reader:
+    with open_reader(url, trust) as reader:
         reader.stream(Deadline.after(timeout))  # a wrong URL should not leave a directory behind
     show = _show_json if as_json else _table()
     store = MeteredStore(open_store(url))
-    with Follower(store, directory, tensors=tensors, pin=not no_pin) as follower:
+    with Follower(store, directory, tensors=tensors, trust=trust, pin=not no_pin) as follower:
         if once:
             updates = _once(follower, timeout)
         else:
@@ -93,7 +94,7 @@ def follow(  # noqa: PLR0913, PLR0917 - typer makes options of these
         if verify and follower.version is not None:
             follower.verify()  # what is held from before counts too, even if no update comes
         try:
-            _run(follower, _with_progress(updates, store, follower), verify=verify, show=show)
+            _run(follower, _with_progress(updates, store, follower, trust), verify=verify, show=show)
         except DeadlineExceededError as error:
             held = "nothing is held" if follower.version is None else f"version {follower.version} is held"
             raise DeadlineExceededError(
@@ -109,7 +110,9 @@ def _once(follower: Follower, timeout: float | None) -> Iterator[Update]:
         yield update
 
 
-def _with_progress(updates: Iterator[Update], store: MeteredStore, follower: Follower) -> Iterator[Update]:
+def _with_progress(
+    updates: Iterator[Update], store: MeteredStore, follower: Follower, trust: list[str] | None
+) -> Iterator[Update]:
     """Show a bar while the first update is fetched, if that is a whole state: the others are small."""
     from deltawire.cli.progress import progress, wanted  # noqa: PLC0415
     from deltawire.errors import PathError  # noqa: PLC0415
@@ -119,7 +122,7 @@ def _with_progress(updates: Iterator[Update], store: MeteredStore, follower: Fol
     if wanted() and follower.version is None:
         total = None
         with suppress(PathError):  # no version yet
-            total = bytes_to_fetch(store, version=None)
+            total = bytes_to_fetch(store, version=None, trust=trust)
         if total is not None:
             with progress("catch up", total) as store.advance:
                 first = next(updates, None)
@@ -137,6 +140,8 @@ def _run(follower: Follower, updates: Iterator[Update], *, verify: bool, show: A
         if follower.pin_error is not None and not told:
             told = True
             warn(f"what is held here is not kept from being collected: {follower.pin_error}")  # PIN-7
+        for sentence in update.replanned:
+            warn(sentence)
         if verify:
             follower.verify()
         table = follower.table
@@ -154,6 +159,7 @@ def _show_json(update: Update, elements: int, *, verified: bool) -> None:
             "version": update.version,
             "previous": update.previous,
             "steps": list(update.steps),
+            "replanned": list(update.replanned),
             "state_digest": update.state_digest,
             "verified": verified,
             "changed_elements": update.changed_elements,
@@ -166,11 +172,13 @@ def _show_json(update: Update, elements: int, *, verified: bool) -> None:
 
 
 def route(steps: tuple[str, ...]) -> str:
-    """The way an update took, in few characters: ``delta``, ``3 deltas``, ``anchor+2``."""
-    deltas = sum(step == "delta" for step in steps)
-    if deltas == len(steps):
-        return "delta" if deltas == 1 else f"{deltas} deltas"
-    return steps[0] if deltas == 0 else f"{steps[0]}+{deltas}"
+    """The way an update took, in few characters: ``delta``, ``3 deltas``, ``2 spans``, ``5 steps``, ``anchor+2``."""
+    snapshots = [number for number, step in enumerate(steps) if step in ("anchor", "snapshot")]
+    if snapshots:
+        further = len(steps) - snapshots[-1] - 1
+        return f"{steps[snapshots[-1]]}+{further}" if further else steps[snapshots[-1]]
+    kind = steps[0] if len(set(steps)) == 1 else "step"
+    return kind if len(steps) == 1 else f"{len(steps)} {kind}s"
 
 
 def _table() -> Any:
@@ -192,8 +200,7 @@ def _table() -> Any:
     )
 
     def show(update: Update, elements: int, *, verified: bool) -> None:
-        delta_only = all(step == "delta" for step in update.steps)
-        changed = update.changed_elements / elements if delta_only and elements else 1.0
+        changed = update.changed_elements / elements if update.snapshot is None and elements else 1.0
         table.add(
             str(update.version),
             route(update.steps),
@@ -214,6 +221,7 @@ def materialize(
     version: WhichVersion,
     directory: NewDirectory,
     tensors: TensorGlobs = None,
+    trust: Trusted = None,
     timeout: Timeout = None,
     as_json: AsJson = False,  # noqa: FBT002 - typer makes an option of it
 ) -> None:
@@ -223,6 +231,7 @@ def materialize(
     It appears complete or not at all.
     """
     from deltawire.cli import units  # noqa: PLC0415 - heavy imports wait until a command runs
+    from deltawire.cli.errors import warn  # noqa: PLC0415
     from deltawire.cli.metering import MeteredStore  # noqa: PLC0415
     from deltawire.cli.output import print_facts, print_json  # noqa: PLC0415
     from deltawire.cli.progress import progress, wanted  # noqa: PLC0415
@@ -231,9 +240,13 @@ def materialize(
 
     number = parse_version(version)
     store = open_store(url)
-    total = bytes_to_fetch(store, version=number) if wanted() and tensors is None else None
+    total = bytes_to_fetch(store, version=number, trust=trust) if wanted() and tensors is None else None
     with progress(f"version {version}", total) as advance:
-        done = materialize(MeteredStore(store, advance), directory, version=number, tensors=tensors, timeout=timeout)
+        done = materialize(
+            MeteredStore(store, advance), directory, version=number, tensors=tensors, trust=trust, timeout=timeout
+        )
+    for sentence in done.replanned:
+        warn(sentence)
     if as_json:
         print_json(
             {
@@ -241,6 +254,7 @@ def materialize(
                 "directory": str(directory),
                 "files": list(done.files),
                 "steps": list(done.steps),
+                "replanned": list(done.replanned),
                 "bytes_fetched": done.bytes_fetched,
                 "state_digest": done.state_digest,
                 "metadata": done.record.metadata,

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from deltawire.cli.options import AsJson, Timeout, Url
+from deltawire.cli.options import AsJson, CoSigners, SignKey, Timeout, Trusted, Url
 from deltawire.cli.publishing import Metadata, SingleWriter, TakeOver, parse_metadata
 from deltawire.cli.streams import parse_version
 from deltawire.errors import InvalidArgumentError
@@ -36,6 +36,8 @@ def rollback(
     to: To,
     metadata: Metadata = None,
     single_writer: SingleWriter = False,  # noqa: FBT002 - typer makes options of these
+    sign_key: SignKey = None,
+    trust: Trusted = None,
     take_over: TakeOver = False,  # noqa: FBT002
     timeout: Timeout = None,
     as_json: AsJson = False,  # noqa: FBT002
@@ -53,7 +55,16 @@ def rollback(
     number = parse_version(to)
     if number is None:
         raise InvalidArgumentError("a rollback goes back to a version by its number")
-    done = rollback(url, to=number, metadata=parsed, single_writer=single_writer, take_over=take_over, timeout=timeout)
+    done = rollback(
+        url,
+        to=number,
+        metadata=parsed,
+        single_writer=single_writer,
+        signing_key=sign_key,
+        trust=trust,
+        take_over=take_over,
+        timeout=timeout,
+    )
     kind = "snapshot" if done.record.delta is None else "delta"
     if as_json:
         print_json(
@@ -88,6 +99,9 @@ def fork(
     check: OnlyCheck = False,  # noqa: FBT002 - typer makes options of these
     metadata: Metadata = None,
     single_writer: SingleWriter = False,  # noqa: FBT002
+    trust: Trusted = None,
+    sign_key: SignKey = None,
+    co_signer: CoSigners = None,
     timeout: Timeout = None,
     as_json: AsJson = False,  # noqa: FBT002
 ) -> None:
@@ -96,10 +110,12 @@ def fork(
     A snapshot of the version is copied by the store itself where both are in one; else it is streamed through, or
     rebuilt from deltas. What the fork comes from stands in its stream.json, and --check holds it against the source.
     A fork that was interrupted is finished by the same command.
+
+    --trust is about the source. The fork is signed if it is given a key of its own.
     """
     url, number = parse_source(source)
     if check:
-        _check(url, number, destination, timeout=timeout, as_json=as_json)
+        _check(url, number, destination, trust=trust, timeout=timeout, as_json=as_json)
         return
     from deltawire.cli import units  # noqa: PLC0415 - heavy imports wait until a command runs
     from deltawire.cli.looking import origin_members, origin_text  # noqa: PLC0415
@@ -115,6 +131,9 @@ def fork(
             version=number,
             metadata=parsed,
             single_writer=single_writer,
+            trust=trust,
+            signing_key=sign_key,
+            co_signers=co_signer,
             timeout=timeout,
             advance=advance,
         )
@@ -150,13 +169,15 @@ _HOW = {
 }
 
 
-def _check(url: str, number: int | None, destination: str, *, timeout: float | None, as_json: bool) -> None:
+def _check(
+    url: str, number: int | None, destination: str, *, trust: list[str] | None, timeout: float | None, as_json: bool
+) -> None:
     from deltawire.cli.looking import origin_members, origin_text  # noqa: PLC0415
     from deltawire.cli.output import print_json, print_line  # noqa: PLC0415
     from deltawire.lineage.origin import check_origin  # noqa: PLC0415
     from deltawire.store import open_store  # noqa: PLC0415
 
-    origin: Origin = check_origin(open_store(destination), open_store(url), timeout=timeout)
+    origin: Origin = check_origin(open_store(destination), open_store(url), trust=trust, timeout=timeout)
     if number is not None and origin.version != number:
         raise InvalidArgumentError(f"{destination} was forked from version {origin.version}, not from {number}")
     if as_json:

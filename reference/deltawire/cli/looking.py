@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from deltawire.cli.options import AsJson, Timeout, Url
+from deltawire.cli.options import AsJson, Timeout, Trusted, Url
 from deltawire.cli.streams import WhichVersion, open_reader, parse_version
 
 if TYPE_CHECKING:
@@ -26,6 +26,7 @@ SHOWN = 20
 def log(
     url: Url,
     number: Count = 20,
+    trust: Trusted = None,
     timeout: Timeout = None,
     as_json: AsJson = False,  # noqa: FBT002 - typer makes an option of it
 ) -> None:
@@ -38,7 +39,7 @@ def log(
     from deltawire.inspecting.history import history  # noqa: PLC0415
 
     deadline = Deadline.after(timeout)
-    with open_reader(url) as reader:
+    with open_reader(url, trust) as reader:
         entries = list(history(reader, limit=number, deadline=deadline))
         stream = reader.stream(deadline)
     if as_json:
@@ -49,6 +50,7 @@ def log(
                 "created_at": stream.created_at,
                 "writers": stream.writers,
                 "features": list(stream.writer_features),
+                "signing_keys": list(stream.signing_keys),
                 "origin": origin_members(stream.origin),
                 "versions": [log_members(entry) for entry in entries],
             }
@@ -157,6 +159,7 @@ def show(
     url: Url,
     version: WhichVersion,
     every: Every = False,  # noqa: FBT002 - typer makes options of these
+    trust: Trusted = None,
     timeout: Timeout = None,
     as_json: AsJson = False,  # noqa: FBT002
 ) -> None:
@@ -169,7 +172,7 @@ def show(
     from deltawire.deadline import Deadline  # noqa: PLC0415
     from deltawire.inspecting.history import describe  # noqa: PLC0415
 
-    with open_reader(url) as reader, progress(f"version {version}", None) as advance:
+    with open_reader(url, trust) as reader, progress(f"version {version}", None) as advance:
         deadline = Deadline.after(timeout)
         detail = describe(reader, parse_version(version), deadline=deadline, advance=advance)
         origin = reader.stream(deadline).origin if detail.record.version == 0 else None
@@ -181,13 +184,14 @@ def show(
                 "commit_id": record.commit_id,
                 "parent": None if record.parent is None else record.parent.version,
                 "origin": origin_members(origin),
+                "signed_by": None if record.signature is None else record.signature.key,
                 "tensors": len(detail.table.tensors),
                 "files": [{"name": file.name, "bytes": file.bytes} for file in record.files],
                 "changes": [change_members(change) for change in detail.changes],
             }
         )
     else:
-        _print_detail(detail, origin, every=every)
+        _print_detail(detail, origin, every=every, trusted=trust is not None)
 
 
 def shared(changes: tuple[TensorChange, ...]) -> str:
@@ -214,7 +218,7 @@ def change_members(change: TensorChange) -> dict[str, Any]:
     }
 
 
-def _print_detail(detail: VersionDetail, origin: Origin | None, *, every: bool) -> None:
+def _print_detail(detail: VersionDetail, origin: Origin | None, *, every: bool, trusted: bool) -> None:
     from deltawire.cli import units  # noqa: PLC0415
     from deltawire.cli.output import print_facts, print_line  # noqa: PLC0415
 
@@ -247,6 +251,8 @@ def _print_detail(detail: VersionDetail, origin: Origin | None, *, every: bool) 
         facts["rollback of"] = f"version {record.rollback_of.version}"
     if origin is not None:
         facts["fork of"] = origin_text(origin)
+    if record.signature is not None:
+        facts["signed by"] = record.signature.key + ("" if trusted else " (not checked)")
     if record.files:
         facts["files"] = ", ".join(file.name for file in record.files)
     if record.metadata:

@@ -5,15 +5,17 @@ from __future__ import annotations
 import signal
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from deltawire.cli import quantities
-from deltawire.cli.options import AsJson, Url
+from deltawire.cli.options import AsJson, CoSigners, SignKey, Url
 
 if TYPE_CHECKING:
+    from deltawire.deadline import Deadline
+    from deltawire.maintaining.building import Built
     from deltawire.maintaining.maintainer import Pass
     from deltawire.maintaining.report import Collected
 
@@ -72,6 +74,12 @@ SingleMaintainer = Annotated[
     ),
 ]
 
+AnchorEvery = Annotated[
+    int,
+    typer.Option("--anchor-every", metavar="N", min=1, help="Give the newest version a snapshot after N versions."),
+]
+NoBuild = Annotated[bool, typer.Option("--no-build", help="Make no anchors and spans; only collect.")]
+
 
 def maintain(  # noqa: PLR0913, PLR0917 - typer makes options of these
     url: Url,
@@ -82,19 +90,28 @@ def maintain(  # noqa: PLR0913, PLR0917 - typer makes options of these
     keep_for: KeepFor = None,
     keep_every: KeepEvery = None,
     max_bytes: MaxBytes = None,
+    anchor_every: AnchorEvery = 50,
+    no_build: NoBuild = False,  # noqa: FBT002
+    sign_key: SignKey = None,
+    co_signer: CoSigners = None,
     grace: Grace = "1h",  # type: ignore[assignment] # its parser makes a number of it
     single_maintainer: SingleMaintainer = False,  # noqa: FBT002
     as_json: AsJson = False,  # noqa: FBT002
 ) -> None:
-    """Maintain a stream: collect what no retained version and no live reader needs, pass by pass, until stopped.
+    """Maintain a stream, pass by pass, until stopped: what readers need to catch up is made, what nobody needs goes.
+
+    Made are anchors, so that a reader from nothing has a recent snapshot, and spans, so that one that is far behind
+    takes a few large steps instead of every delta; from the store alone, a part of the model at a time.
 
     Without a --keep or --max option every version stays. What goes is what lies before the newest snapshot that is old
     enough; readers that have pinned a version keep it while they live. Any number of maintainers may run at once.
     """
     from deltawire.cli.errors import warn  # noqa: PLC0415 - heavy imports wait until a command runs
+    from deltawire.maintaining.builder import Builder  # noqa: PLC0415
     from deltawire.maintaining.collecting import CollectOptions  # noqa: PLC0415
     from deltawire.maintaining.maintainer import Maintainer  # noqa: PLC0415
     from deltawire.maintaining.retaining import RetentionPolicy  # noqa: PLC0415
+    from deltawire.producer.anchors import AnchorPolicy  # noqa: PLC0415
 
     single = once or dry_run
     options = CollectOptions(
@@ -104,8 +121,19 @@ def maintain(  # noqa: PLR0913, PLR0917 - typer makes options of these
         dry_run=dry_run,
         wait=once,
     )
-    maintainer: Maintainer[None] = Maintainer(url, options, tell=warn)
-    with maintainer, _until_told(maintainer.stop):
+    builder = None
+    if not no_build:
+        policy = AnchorPolicy(every=anchor_every)
+        builder = Builder(url, anchors=policy, signing_key=sign_key, co_signers=co_signer)
+
+    def build(deadline: Deadline) -> Built:
+        assert builder is not None  # noqa: S101 - not called without one
+        if dry_run:
+            return builder.look(timeout=deadline.left())
+        return builder.run(force=once, timeout=deadline.left())
+
+    maintainer = Maintainer(url, options, build=None if no_build else build, tell=warn)
+    with builder or nullcontext(), maintainer, _until_told(maintainer.stop):
         for done in [maintainer.once()] if single else maintainer.run(interval=interval):
             _show(done, as_json=as_json, quiet=not single)
 
@@ -144,12 +172,38 @@ def _show(done: Pass[Any], *, as_json: bool, quiet: bool) -> None:
         return
     if done.collected is not None:
         if as_json:
-            print_json({**to_builtins(done.collected), "seconds": done.seconds})
+            print_json({**to_builtins(done.collected), "built": to_builtins(done.built), "seconds": done.seconds})
         else:
+            _print_built(done.built, dry_run=done.collected.dry_run)
             for note in done.collected.notes:
                 warn(note)
             if done.collected.changed or not quiet:
                 _print(done.collected)
+
+
+def _print_built(built: Built | None, *, dry_run: bool) -> None:
+    from deltawire.cli import units  # noqa: PLC0415
+    from deltawire.cli.errors import warn  # noqa: PLC0415
+    from deltawire.cli.output import print_facts  # noqa: PLC0415
+
+    if built is None:
+        return
+    for problem in built.problems:
+        warn(problem)
+    facts = {}
+    made = "would make" if dry_run else "made"
+    if built.anchors:
+        facts["anchors"] = f"{made} {', '.join(f'that of version {number}' for number in built.anchors)}"
+    if built.spans:
+        shown = ", ".join(f"{base}-{target}" for base, target in built.spans[:8])
+        more = f" and {units.count(len(built.spans) - 8)} more" if len(built.spans) > 8 else ""
+        facts["spans"] = f"{made} {units.count(len(built.spans))}: {shown}{more}"
+    if built.dropped:
+        facts["dropped"] = f"{units.count(len(built.dropped))} spans that would have saved nothing"
+    if built.bytes_read:
+        facts["for that"] = f"{units.size(built.bytes_read)} read, {units.size(built.bytes_written)} written"
+    if facts:
+        print_facts(facts)
 
 
 def _print(done: Collected) -> None:

@@ -26,6 +26,32 @@ Timeout = Annotated[
     float | None,
     typer.Option("--timeout", metavar="SECONDS", min=0, help="Give up after this time.", show_default=False),
 ]
+Trusted = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--trust",
+        metavar="KEY",
+        help="Believe only what is signed by this public key, ed25519:... or a PEM file, and by those it vouches for;"
+        " repeatable.",
+        show_default=False,
+    ),
+]
+SignKey = Annotated[
+    Path | None,
+    typer.Option(
+        "--sign-key", metavar="FILE", help="Sign with this private key; see 'deltawire keygen'.", show_default=False
+    ),
+]
+CoSigners = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--co-signer",
+        metavar="KEY",
+        help="Public key of another who may sign this stream: listed when it is created, believed when it is read;"
+        " repeatable.",
+        show_default=False,
+    ),
+]
 CheckpointA = Annotated[
     Path,
     typer.Argument(metavar="A", help="The old checkpoint: a directory, or a safetensors file.", show_default=False),

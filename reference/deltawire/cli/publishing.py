@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from deltawire.cli.options import AsJson, Timeout, Url
+from deltawire.cli.options import AsJson, CoSigners, SignKey, Timeout, Url
 from deltawire.errors import InvalidArgumentError
 
 if TYPE_CHECKING:
@@ -60,13 +60,15 @@ Ttl = Annotated[
 ]
 
 
-def publish(
+def publish(  # noqa: PLR0913, PLR0917 - typer makes options of these
     url: Url,
     states: States,
     metadata: Metadata = None,
     anchor_every: AnchorEvery = 50,
-    absolute: Absolute = False,  # noqa: FBT002 - typer makes options of these
+    absolute: Absolute = False,  # noqa: FBT002
     single_writer: SingleWriter = False,  # noqa: FBT002
+    sign_key: SignKey = None,
+    co_signer: CoSigners = None,
     take_over: TakeOver = False,  # noqa: FBT002
     ttl: Ttl = 30.0,
     timeout: Timeout = None,
@@ -100,6 +102,8 @@ def publish(
             anchors=policy,
             absolute=absolute,
             single_writer=single_writer,
+            signing_key=sign_key,
+            co_signers=co_signer,
             take_over=take_over,
             lease_ttl=ttl,
             timeout=timeout,

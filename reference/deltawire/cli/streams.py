@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated
 
@@ -19,15 +19,17 @@ WhichVersion = Annotated[
 
 
 @contextmanager
-def open_reader(url: str) -> Iterator[StreamReader]:
+def open_reader(url: str, trust: Sequence[str] | None = None) -> Iterator[StreamReader]:
     """A reader of the records of a stream, closed at the end of the block."""
     from deltawire.reading.stream import StreamReader  # noqa: PLC0415
     from deltawire.reading.transfer import Transfer  # noqa: PLC0415
+    from deltawire.reading.trust import as_trust  # noqa: PLC0415
     from deltawire.store import open_store  # noqa: PLC0415 - heavy imports wait until a command runs
 
+    trusted = as_trust(trust)
     transfer = Transfer(open_store(url))
     try:
-        yield StreamReader(transfer)
+        yield StreamReader(transfer, trusted)
     finally:
         transfer.close()
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from deltawire.cli.options import AsJson, Timeout, Url
+from deltawire.cli.options import AsJson, Timeout, Trusted, Url
 
 if TYPE_CHECKING:
     from deltawire.inspecting.verification import Verified
@@ -30,12 +30,14 @@ FOUND = 1
 def verify(
     url: Url,
     deep: Deep = False,  # noqa: FBT002 - typer makes options of these
+    trust: Trusted = None,
     timeout: Timeout = None,
     as_json: AsJson = False,  # noqa: FBT002
 ) -> None:
     """Check everything in a stream: records, their chain, tensor tables, and every byte of data they name.
 
-    Prints each finding with its error code and the object in which it shows, and ends with 1 if there is any.
+    Prints each finding with its error code and the object in which it shows, and ends with 1 if there is any. Without
+    --trust a signed stream is held to the keys that it names itself.
     """
     from msgspec import to_builtins  # noqa: PLC0415 - heavy imports wait until a command runs
 
@@ -47,7 +49,7 @@ def verify(
     store = open_store(url)
     total = bytes_to_verify(store) if wanted() else None
     with progress("verify", total) as advance:
-        result = verify_stream(store, deep=deep, timeout=timeout, advance=advance)
+        result = verify_stream(store, deep=deep, trust=trust, timeout=timeout, advance=advance)
     if as_json:
         print_json({"sound": result.sound, **to_builtins(result)})
     else:
@@ -66,17 +68,14 @@ def _print_verified(result: Verified) -> None:
     for note in result.notes:
         print_line(f"note: {note}", style="dim")
     looked = (
-        f"{_plural(result.versions, 'version')}, {_plural(result.anchors, 'anchor')},"
-        f" {_plural(result.objects, 'data object')} ({units.size(result.bytes)})"
+        f"{units.plural(result.versions, 'version')}, {units.plural(result.anchors, 'anchor')},"
+        f" {units.plural(result.spans, 'span')}, {units.plural(result.objects, 'data object')}"
+        f" ({units.size(result.bytes)})"
     )
     if result.deep:
-        looked += f", {_plural(result.states, 'state')} rebuilt"
-    verdict = "sound" if result.sound else _plural(len(result.findings), "finding")
+        looked += f", {units.plural(result.states, 'state')} rebuilt"
+    verdict = "sound" if result.sound else units.plural(len(result.findings), "finding")
     print_line(f"{verdict}: {looked}", style="bold green" if result.sound else "bold red")
-
-
-def _plural(count: int, what: str) -> str:
-    return f"{count:,} {what}{'' if count == 1 else 's'}"
 
 
 def probe(

@@ -81,11 +81,12 @@ def load_snapshot(
     deadline: Deadline,
     *,
     state_digest: int,
+    whole_shards: bool = False,
 ) -> Loaded:
     """Write the selected tensors of a snapshot into a target that has begun one.
 
     Whole shards are checked by sha256; of shards that are read in part, the header is, and through it the digest of
-    each tensor (SNP-5).
+    each tensor (SNP-5), which is no proof against forgery: ``whole_shards`` reads no shard in part. SIG-7
 
     Raises:
         IntegrityError: anything is not what the record says. The target must then drop what was written.
@@ -98,7 +99,7 @@ def load_snapshot(
         tensors = table.tensors[shard.first_tensor : shard.last_tensor + 1]
         chosen = [tensor for tensor in tensors if tensor.ordinal in wanted]
         if chosen:
-            _load_shard(transfer, shard, tensors, chosen, target, deadline, loaded)
+            _load_shard(transfer, shard, tensors, chosen, target, deadline, loaded, whole=whole_shards)
     if snapshot.shards[-1].last_tensor != len(table.tensors) - 1:
         raise StateMismatchError("the snapshot does not hold all tensors of the table")  # SNP-3
     if len(wanted) == len(table.tensors) and loaded.digest != state_digest:
@@ -116,15 +117,17 @@ def _load_shard(
     target: Target,
     deadline: Deadline,
     loaded: Loaded,
+    *,
+    whole: bool,
 ) -> None:
     header = _read_header(transfer, shard, deadline)
     digests = check_against_table(header.parsed, tensors, what=shard.key)
     by_name = {tensor.name: tensor for tensor in chosen}
-    whole = len(chosen) == len(tensors)
+    whole = whole or len(chosen) == len(tensors)
     hasher = hashlib.sha256(header.data)
     loaded.bytes += len(header.data)
     entries = header.parsed.entries
-    runs = list(_runs(entry for entry in entries if entry.name in by_name))
+    runs = list(_runs(entry for entry in entries if whole or entry.name in by_name))
     requests = (RangeRequest(shard.key, header.parsed.data_start + run.begin, run.bytes) for run in runs)
     found = dict.fromkeys(by_name, 0)
     for run, chunk in zip(runs, transfer.ranges(requests, deadline=deadline), strict=True):
@@ -132,6 +135,8 @@ def _load_shard(
         if whole:
             hasher.update(chunk)
         for entry, start, size in run.pieces:
+            if entry.name not in by_name:
+                continue
             tensor = by_name[entry.name]
             bits = np.frombuffer(chunk, np.uint8, size, start - run.begin).view(tensor.dtype.storage)
             first = (start - entry.begin) // tensor.dtype.width

@@ -157,16 +157,22 @@ class ReaderPin:
                 self._over = isinstance(error, StoreError) and not error.retryable
 
     def release(self) -> None:
-        """Give the pin up; it is not written again. A failure is kept in ``error``. PIN-7"""
+        """Remove the pin, or mark it released if it may not be removed; a failure is kept in ``error``. PIN-7"""
         with self._lock:
             if self._over:
                 return
             self._over = True
             if self._begun:
                 try:
-                    self._put(released=True)
+                    self._remove()
                 except Exception as error:  # noqa: BLE001 - it expires by itself
                     self.error = error
+
+    def _remove(self) -> None:
+        try:
+            self._store.delete(keys.pin_key(self.id))
+        except StoreError:
+            self._put(released=True)
 
     def _within(self) -> bool:
         """Whether what is wanted lies in the range that is written."""

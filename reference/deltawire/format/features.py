@@ -11,8 +11,9 @@ PROTOCOL_VERSION = "0.1"
 
 READER_FEATURES: frozenset[str] = frozenset()
 """Features without which a consumer cannot read; none is defined in version 0.1."""
-WRITER_FEATURES: frozenset[str] = frozenset({"absolute"})
-"""Features without which a producer must not write: ``absolute`` allows only codecs that need no base."""
+WRITER_FEATURES: frozenset[str] = frozenset({"absolute", "signed"})
+"""Features without which a producer must not write: ``absolute`` allows only codecs that need no base, ``signed`` only
+records that are signed."""
 
 
 def check_protocol_of(value: dict[str, Any], *, what: str) -> None:

@@ -9,8 +9,6 @@ HEAD = "head.json"
 VERSIONS = "versions/"
 ANCHORS = "anchors/"
 SPANS = "spans/"
-TENSORS = "tensors/"
-FILES = "files/"
 DATA = "data/"
 PROBES = "probe/"
 LEASE = "leases/writer.json"
@@ -65,19 +63,19 @@ def parse_pin(key: str) -> str | None:
     return None if match is None else match[1]
 
 
-def table_key(digest: str) -> str:
-    """Key of a tensor table, addressed by its content (KEY-3)."""
-    return f"{TENSORS}{digest.removeprefix('sha256:')}.json"
-
-
-def file_key(digest: str) -> str:
-    """Key of an auxiliary file, addressed by its content (KEY-3)."""
-    return f"{FILES}{digest.removeprefix('sha256:')}"
-
-
 def data_prefix(version: int, commit_id: str) -> str:
-    """Folder of the parts of one logical write (KEY-4)."""
+    """Folder of one logical write, for every object that its record introduces (KEY-4, KEY-9)."""
     return f"{DATA}{version:020d}-{commit_id}/"
+
+
+def table_key(version: int, commit_id: str) -> str:
+    """Key of the tensor table that a version introduces (TAB-1)."""
+    return f"{data_prefix(version, commit_id)}tensors/table.json"
+
+
+def files_prefix(version: int, commit_id: str) -> str:
+    """Folder of the auxiliary files that a version with a delta introduces (FIL-1)."""
+    return f"{data_prefix(version, commit_id)}files/"
 
 
 def parse_data(key: str) -> tuple[int, str] | None:

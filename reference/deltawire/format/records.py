@@ -12,6 +12,7 @@ from msgspec import Meta, Struct
 from deltawire.errors import MalformedRecordError
 from deltawire.format import features, strict_json
 from deltawire.format.keys import MAX_KEY_BYTES, MAX_VERSION, SEGMENT
+from deltawire.format.public_keys import signs_anything
 from deltawire.limits import Limits
 
 Uint = Annotated[int, Meta(ge=0, le=MAX_VERSION)]
@@ -25,6 +26,10 @@ Timestamp = Annotated[str, Meta(pattern=r"^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[
 Feature = Annotated[str, Meta(pattern=r"^[a-z0-9]+(-[a-z0-9]+)*\Z", max_length=64)]
 ProtocolVersion = Annotated[str, Meta(pattern=r"^[0-9]{1,4}\.[0-9]{1,4}\Z")]
 Key = Annotated[str, Meta(pattern=rf"^{SEGMENT}(/{SEGMENT})*\Z", max_length=MAX_KEY_BYTES)]
+
+PublicKey = Annotated[str, Meta(pattern=r"^ed25519:[0-9a-f]{64}\Z")]
+"""An Ed25519 public key, the 32 bytes of RFC 8032 as hex digits."""
+SignatureValue = Annotated[str, Meta(pattern=r"^[0-9a-f]{128}\Z")]
 
 MAX_TTL_MS = 86_400_000
 """The longest ttl of a lease: a day."""
@@ -117,6 +122,13 @@ class Snapshot(Record, frozen=True, kw_only=True):
     """Copies of the auxiliary files beside the shards, so that the folder loads as it is (SNP-6)."""
 
 
+class Signature(Record, frozen=True, kw_only=True):
+    """Whose record it is, and the proof (SIG-3)."""
+
+    key: PublicKey
+    value: SignatureValue
+
+
 class Envelope(Record, frozen=True, kw_only=True):
     """What every record begins with (REC-1)."""
 
@@ -131,6 +143,8 @@ class Envelope(Record, frozen=True, kw_only=True):
     reader_features: tuple[Feature, ...]
     writer_features: tuple[Feature, ...]
     metadata: dict[str, Any]
+    signature: Signature | None = None
+    """In signed streams, of the kinds of records that are signed (SIG-2)."""
 
 
 class Origin(Record, frozen=True, kw_only=True):
@@ -153,6 +167,8 @@ class StreamRecord(Envelope, frozen=True, kw_only=True):
     """``single``: the store cannot arbitrate between writers, so there is only ever one (STR-3)."""
     origin: Origin | None = None
     """What the stream was forked from, if it is a fork."""
+    signing_keys: tuple[PublicKey, ...] = ()
+    """Who may sign its records; empty if it is not signed (SIG-1)."""
 
 
 class Parent(Record, frozen=True, kw_only=True):
@@ -284,7 +300,9 @@ def decode(data: bytes, kind: type[R], *, what: str, limits: Limits) -> R:
     strict_json.refuse_null(value, kind, what=what)
     record = strict_json.convert(value, kind, what=what)
     _check_envelope(record, what=what, limits=limits)
-    if isinstance(record, VersionRecord):
+    if isinstance(record, StreamRecord):
+        _check_stream(record, what=what, limits=limits)
+    elif isinstance(record, VersionRecord):
         _check_version(record, what=what, limits=limits)
     elif isinstance(record, AnchorRecord):
         _check_snapshot(record.snapshot, what=what, limits=limits)
@@ -298,6 +316,18 @@ def decode(data: bytes, kind: type[R], *, what: str, limits: Limits) -> R:
     return record
 
 
+def named_by(record: VersionRecord | AnchorRecord | SpanRecord) -> tuple[Descriptor, ...]:
+    """Descriptors of every object that a record names (DSC-1)."""
+    found = [record.tensors]
+    if isinstance(record, VersionRecord):
+        found += record.files
+    if not isinstance(record, AnchorRecord) and record.delta is not None:
+        found += record.delta.parts
+    if not isinstance(record, SpanRecord) and record.snapshot is not None:
+        found += [*record.snapshot.shards, record.snapshot.index, *record.snapshot.files]
+    return tuple(found)
+
+
 def encode(record: Envelope) -> bytes:
     """Exact bytes to store for a record."""
     return strict_json.encode(record)
@@ -308,6 +338,16 @@ def _check_envelope(record: Envelope, *, what: str, limits: Limits) -> None:
     if missing := set(record.reader_features) - set(record.writer_features):
         raise MalformedRecordError(f"{what}: reader feature {min(missing)} is not a writer feature too")  # VER-3
     limits.check("metadata_bytes", len(msgspec.json.encode(record.metadata)), f"metadata of {what}")
+
+
+def _check_stream(record: StreamRecord, *, what: str, limits: Limits) -> None:
+    limits.check("signing_keys", len(record.signing_keys), f"number of signing keys of {what}")
+    if len(set(record.signing_keys)) != len(record.signing_keys):
+        raise MalformedRecordError(f"{what} names a signing key twice")  # SIG-1
+    if any(map(signs_anything, record.signing_keys)):
+        raise MalformedRecordError(f"{what} names a signing key for which anyone can sign")  # SIG-12
+    if bool(record.signing_keys) != ("signed" in record.writer_features):
+        raise MalformedRecordError(f"{what}: a stream has signing keys if it is signed, and only then")  # SIG-1
 
 
 def _check_version(record: VersionRecord, *, what: str, limits: Limits) -> None:
@@ -402,11 +442,12 @@ _FILE_NAME = re.compile(r"[A-Za-z0-9_-](?:[A-Za-z0-9._-]{0,98}[A-Za-z0-9_-])?")
 
 
 def check_file_name(name: str) -> str:
-    """Return ``name`` if it is one key segment that cannot escape a folder or shadow a shard (FIL-2).
+    """Return ``name`` if it is one key segment that cannot escape a folder or shadow a shard or table (FIL-2).
 
     Raises:
         MalformedRecordError: it is not.
     """
-    if not _FILE_NAME.fullmatch(name) or name.endswith((".safetensors", ".safetensors.index.json")):
+    ours = name == "tensors" or name.endswith((".safetensors", ".safetensors.index.json"))
+    if ours or not _FILE_NAME.fullmatch(name):
         raise MalformedRecordError(f"file name {name[:80]!r} is not allowed")
     return name

@@ -1,4 +1,4 @@
-"""The tensor table: names, dtypes and shapes of a state, stored once for all versions that share it (SPEC.md 8.3)."""
+"""The tensor table: names, dtypes and shapes of a state, shared by the versions after it (SPEC.md 8.3)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from msgspec import Meta
 from deltawire.errors import DeltawireError, InvalidStateError, MalformedRecordError
 from deltawire.format import features, strict_json
 from deltawire.format.dtypes import Dtype, dtype_of, storage_shape
-from deltawire.format.keys import MAX_VERSION, table_key
+from deltawire.format.keys import MAX_VERSION
 from deltawire.format.records import JSON_TYPE, Descriptor, ProtocolVersion, Record
 from deltawire.limits import Limits
 
@@ -42,7 +42,7 @@ class Alias(Record, frozen=True, kw_only=True):
 
 
 class TableRecord(Record, frozen=True, kw_only=True):
-    """``tensors/<sha256>.json``; it has no commit data, so that equal tables are one object (TAB-1)."""
+    """The stored table; it has no commit data, so that equal tables have equal bytes (TAB-1)."""
 
     protocol: str
     protocol_version: ProtocolVersion
@@ -110,11 +110,10 @@ class TensorTable:
         """Stored elements of all tensors together."""
         return sum(tensor.elements for tensor in self.tensors)
 
-    @cached_property
-    def descriptor(self) -> Descriptor:
-        """Descriptor of the table, whose key is its digest."""
+    def described(self, key: str) -> Descriptor:
+        """Descriptor of the table where it is stored under ``key``."""
         digest = strict_json.sha256(self.data)
-        return Descriptor(key=table_key(digest), media_type=JSON_TYPE, bytes=len(self.data), digest=digest)
+        return Descriptor(key=key, media_type=JSON_TYPE, bytes=len(self.data), digest=digest)
 
 
 def build_table(

@@ -32,21 +32,16 @@ class CopiedSnapshot:
 
 
 def can_be_copied(snapshot: Snapshot) -> bool:
-    """Whether its files have the names that a snapshot's files have, so that its index holds for copies. SNP-2"""
+    """Whether its shards have the names that shards have, so that its index holds for copies. SNP-2"""
     count = len(snapshot.shards)
     names = [_name(shard) for shard in snapshot.shards]
-    files = all(_name(file) == file.name for file in snapshot.files)
-    return (
-        files
-        and _name(snapshot.index) == SHARD_INDEX
-        and names == [shard_name(index + 1, count) for index in range(count)]
-    )
+    return _name(snapshot.index) == SHARD_INDEX and names == [shard_name(index + 1, count) for index in range(count)]
 
 
 def copy_snapshot(
     source: Transfer, destination: Store, snapshot: Snapshot, *, prefix: str, deadline: Deadline, advance: Advance
 ) -> CopiedSnapshot:
-    """Copy every object of a snapshot under ``prefix``. FRK-4
+    """Copy the shards and the index of a snapshot under ``prefix``, without auxiliary files. FRK-4
 
     What the store copies is held to its size; its sha256 is not computed, as its bytes do not come here. What cannot be
     copied is streamed through, one object at a time, and held to its sha256 as well.
@@ -54,7 +49,7 @@ def copy_snapshot(
     Raises:
         MissingObjectError, SizeMismatchError, DigestMismatchError: an object is not what its record says.
     """
-    everything: list[Descriptor] = [*snapshot.shards, snapshot.index, *snapshot.files]
+    everything: list[Descriptor] = [*snapshot.shards, snapshot.index]
 
     def copy(descriptor: Descriptor) -> bool:
         # Runs in the pool, so it must not wait for the pool.
@@ -80,7 +75,6 @@ def copy_snapshot(
     moved = Snapshot(
         shards=tuple(msgspec.structs.replace(shard, key=prefix + _name(shard)) for shard in snapshot.shards),
         index=msgspec.structs.replace(snapshot.index, key=prefix + _name(snapshot.index)),
-        files=tuple(msgspec.structs.replace(file, key=prefix + _name(file)) for file in snapshot.files),
     )
     return CopiedSnapshot(moved, by_store, through)
 

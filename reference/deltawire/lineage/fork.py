@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from os import PathLike
-from typing import Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
+
+import msgspec
 
 from deltawire.consumer.pinning import pinned
 from deltawire.deadline import Deadline
@@ -15,15 +17,13 @@ from deltawire.errors import (
     ConflictError,
     DeltawireError,
     InvalidArgumentError,
-    ObjectExistsError,
     StateMismatchError,
     StoreUnfitError,
     StreamNotFoundError,
     VersionNotFoundError,
 )
 from deltawire.format import features, keys, records
-from deltawire.format.records import File, HeadRecord, Origin, Snapshot, StreamRecord, VersionRecord
-from deltawire.format.strict_json import sha256
+from deltawire.format.records import HeadRecord, Origin, Snapshot, StreamRecord, VersionRecord
 from deltawire.format.tensors import TensorTable
 from deltawire.inspecting.history import Advance, no_progress
 from deltawire.limits import DEFAULT_LIMITS, Limits
@@ -31,16 +31,21 @@ from deltawire.lineage.copying import can_be_copied, copy_snapshot
 from deltawire.lineage.origin import plain_url
 from deltawire.lineage.spooled import read_files, read_version, spool_version
 from deltawire.producer.base import BaseState
-from deltawire.producer.commit import Outcome, create_record
+from deltawire.producer.commit import Outcome, check_retained, create_record
 from deltawire.producer.envelope import envelope
 from deltawire.producer.hints import write_head
 from deltawire.producer.opening import check_arbitration
 from deltawire.producer.publisher import check_metadata
+from deltawire.producer.signing import Signing, as_signing, encode, reader_for
 from deltawire.reading.stream import Committed, StreamReader, check_anchor
 from deltawire.reading.transfer import Transfer
-from deltawire.snapshots.writer import describe_file, write_snapshot
+from deltawire.reading.trust import Trust, as_trust
+from deltawire.snapshots.writer import write_files, write_snapshot, write_table
 from deltawire.store import open_store
 from deltawire.store.base import Store
+
+if TYPE_CHECKING:
+    from deltawire.ed25519 import PrivateKeyLike, PublicKeyLike
 
 T = TypeVar("T")
 How = Literal["copied", "streamed", "rebuilt"]
@@ -72,13 +77,16 @@ class _Data:
     written: int
 
 
-def fork(
+def fork(  # noqa: PLR0913 - options, given by name
     source: str | PathLike[str] | Store,
     destination: str | PathLike[str] | Store,
     *,
     version: int | None = None,
     metadata: Mapping[str, Any] | None = None,
     single_writer: bool = False,
+    trust: Sequence[PublicKeyLike] | None = None,
+    signing_key: PrivateKeyLike | None = None,
+    co_signers: Sequence[PublicKeyLike] | None = None,
     shard_bytes: int = 4 << 30,
     limits: Limits = DEFAULT_LIMITS,
     timeout: float | None = None,
@@ -97,6 +105,9 @@ def fork(
         version: which version; None for the newest.
         metadata: anything JSON for version 0; None repeats what the version says.
         single_writer: declare that nobody else ever writes to the new stream.
+        trust: public keys by which the source must be signed, as for a ``Follower``.
+        signing_key: private key that signs the new stream, as for a ``Publisher``; keys are not taken over. SIG-10
+        co_signers: public keys of others who may sign it.
         shard_bytes: about how large a snapshot's files become, if it must be written anew.
         limits: what to refuse.
         timeout: seconds until giving up.
@@ -105,15 +116,18 @@ def fork(
     Raises:
         PathError: there is no such stream or version, or nothing leads to it.
         InvalidArgumentError: there is a stream at the destination already.
-        ConflictError: one came into being meanwhile.
+        ConflictError, FencedError: one came into being meanwhile.
         OutcomeUnknownError: the fork may or may not be complete; the same fork finishes it, or says that it is there.
         IntegrityError, FormatError, StoreError, DeadlineExceededError: there is no new version 0.
     """
     check_metadata(metadata, limits)
+    trusted, signing = as_trust(trust), as_signing(signing_key, co_signers)
     stores = [place if isinstance(place, Store) else open_store(place) for place in (source, destination)]
     transfers = [Transfer(store, limits=limits, workers=4) for store in stores]
     try:
-        forking = _Forking(*transfers, deadline=Deadline.after(timeout), advance=advance)
+        forking = _Forking(
+            *transfers, trust=trusted, signing=signing, deadline=Deadline.after(timeout), advance=advance
+        )
         return forking.run(version, metadata, single_writer=single_writer, shard_bytes=shard_bytes)
     finally:
         for transfer, store, place in zip(transfers, stores, (source, destination), strict=True):
@@ -123,8 +137,18 @@ def fork(
 
 
 class _Forking:
-    def __init__(self, source: Transfer, destination: Transfer, *, deadline: Deadline, advance: Advance) -> None:
-        self._source = StreamReader(source)
+    def __init__(
+        self,
+        source: Transfer,
+        destination: Transfer,
+        *,
+        trust: Trust | None,
+        signing: Signing | None,
+        deadline: Deadline,
+        advance: Advance,
+    ) -> None:
+        self._source = StreamReader(source, trust)
+        self._signing = signing
         self._destination = StreamReader(destination)
         self._store = destination.store
         self._limits = source.limits
@@ -147,6 +171,7 @@ class _Forking:
         deadline, record = self._deadline, committed.record
         inherited = self._source.stream(deadline).writer_features
         features.check_features(inherited, features.WRITER_FEATURES, role="writer")  # VER-3
+        own = tuple(name for name in inherited if name != "signed") + (("signed",) if self._signing is not None else ())
         origin = Origin(
             stream_id=record.stream_id,
             version=record.version,
@@ -160,10 +185,13 @@ class _Forking:
         if begun is None and not single_writer:
             self._call(lambda: check_arbitration(self._store))  # OPN-6
         stream = begun or StreamRecord(
-            **envelope(str(uuid.uuid4()), "stream", epoch=0, writer_features=inherited),
+            **envelope(str(uuid.uuid4()), "stream", epoch=0, writer_features=own),
             writers="single" if single_writer else "many",
             origin=origin,
+            signing_keys=() if self._signing is None else self._signing.keys,
         )
+        described = encode(stream, self._signing)
+        records.decode(described, StreamRecord, what=keys.STREAM, limits=self._limits)  # LIM-4
         table = self._source.table(committed, deadline)
         head = envelope(
             stream.stream_id,
@@ -175,22 +203,23 @@ class _Forking:
         files = read_files(self._source, committed, deadline)
         prefix = keys.data_prefix(0, head["commit_id"])
         data = self._store_data(committed, table, files, prefix=prefix, shard_bytes=shard_bytes)
-        self._put_once(table.descriptor.key, table.data)
+        tensors = self._call(lambda: write_table(self._store, table, key=keys.table_key(0, head["commit_id"])))
         first = VersionRecord(
             **head,
             version=0,
-            tensors=table.descriptor,
+            tensors=tensors,
             state_digest=record.state_digest,
             snapshot=data.snapshot,
-            files=self._store_files(files),
+            files=data.snapshot.files,
         )
-        encoded, key = records.encode(first), keys.version_key(0)
-        records.decode(encoded, VersionRecord, what=key, limits=self._limits)  # LIM-4
+        encoded, key = encode(first, self._signing), keys.version_key(0)
+        first = records.decode(encoded, VersionRecord, what=key, limits=self._limits)  # LIM-4
         self._deadline.remaining()  # looked at no more after this: what is begun is finished
         # Only now, when all else is durable: a stream, and at once its version. FRK-5, FRK-6
         if begun is None:
-            self._create(keys.STREAM, records.encode(stream))
+            self._create(keys.STREAM, described)
         self._create(key, encoded)
+        check_retained(self._store, stream, 0, limits=self._limits, deadline=self._deadline)
         self._write_head(stream)
         return Forked(
             stream_id=stream.stream_id,
@@ -217,7 +246,7 @@ class _Forking:
         try:
             self._destination.latest(self._deadline)
         except VersionNotFoundError:
-            return stream
+            return reader_for(self._destination.transfer, self._signing, self._deadline).stream(self._deadline)
         raise InvalidArgumentError(f"this very fork is at {where} already")
 
     def _store_data(
@@ -234,7 +263,9 @@ class _Forking:
                 deadline=self._deadline,
                 advance=self._advance,
             )
-            return _Data(copied.snapshot, "streamed" if copied.through else "copied", copied.by_store, copied.through)
+            stored = self._call(lambda: write_files(self._store, files, prefix=prefix))
+            whole = msgspec.structs.replace(copied.snapshot, files=stored)
+            return _Data(whole, "streamed" if copied.through else "copied", copied.by_store, copied.through)
         spooled = spool_version(self._source, committed, self._deadline)
         state = BaseState(table, spooled.bits)
         if f"{state.digest:016x}" != committed.record.state_digest:
@@ -258,19 +289,6 @@ class _Forking:
                 raise
             return None
         return anchor.snapshot
-
-    def _store_files(self, files: dict[str, bytes]) -> tuple[File, ...]:
-        described = tuple(describe_file(name, data, key=keys.file_key(sha256(data))) for name, data in files.items())
-        for file in described:
-            self._put_once(file.key, files[file.name])
-        return described
-
-    def _put_once(self, key: str, data: bytes) -> None:
-        def put() -> None:
-            with suppress(ObjectExistsError):  # content-addressed: it holds the same bytes. KEY-3
-                self._store.put(key, data, mode="create")
-
-        self._call(put)
 
     def _create(self, key: str, data: bytes) -> None:
         if create_record(self._store, key, data, deadline=self._deadline) is Outcome.LOST:

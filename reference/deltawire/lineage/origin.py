@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from deltawire.deadline import Deadline
@@ -11,7 +13,11 @@ from deltawire.format.records import Origin
 from deltawire.limits import DEFAULT_LIMITS, Limits
 from deltawire.reading.stream import StreamReader
 from deltawire.reading.transfer import Transfer
+from deltawire.reading.trust import as_trust
 from deltawire.store.base import Store
+
+if TYPE_CHECKING:
+    from deltawire.ed25519 import PublicKeyLike
 
 _PLAIN = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://[^/?#@\s]*(/[^?#\s]*)?")
 
@@ -24,9 +30,21 @@ def plain_url(url: str) -> str:
 
 
 def check_origin(
-    fork: Store, source: Store, *, limits: Limits = DEFAULT_LIMITS, timeout: float | None = None
+    fork: Store,
+    source: Store,
+    *,
+    trust: Sequence[PublicKeyLike] | None = None,
+    limits: Limits = DEFAULT_LIMITS,
+    timeout: float | None = None,
 ) -> Origin:
     """Hold a fork's origin, and its version 0, to the stream that it names. FRK-9
+
+    Args:
+        fork: the fork.
+        source: where it should come from.
+        trust: public keys by which the source must be signed, as for a ``Follower``.
+        limits: what to refuse.
+        timeout: seconds until giving up.
 
     Returns:
         The origin, which is true.
@@ -35,12 +53,14 @@ def check_origin(
         InvalidArgumentError: the stream is not a fork.
         WrongStreamError: it was forked from another stream.
         BrokenChainError: the source's version is another, or version 0 of the fork is not that version.
+        BadSignatureError: the source is not signed by a trusted key.
         VersionNotFoundError: either version is no longer there.
     """
     deadline = Deadline.after(timeout)
+    trusted = as_trust(trust)
     transfers = [Transfer(store, limits=limits) for store in (fork, source)]
     try:
-        here, there = (StreamReader(transfer) for transfer in transfers)
+        here, there = StreamReader(transfers[0]), StreamReader(transfers[1], trusted)
         origin = here.stream(deadline).origin
         if origin is None:
             raise InvalidArgumentError(f"the stream at {fork.url} is not a fork")

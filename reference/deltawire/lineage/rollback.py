@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from os import PathLike
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from deltawire.deadline import Deadline
 from deltawire.limits import DEFAULT_LIMITS, Limits
@@ -13,18 +13,25 @@ from deltawire.parts.writer import PartOptions
 from deltawire.producer.anchors import NEVER
 from deltawire.producer.published import Published
 from deltawire.producer.publisher import Publisher
+from deltawire.producer.signing import as_signing, reader_for
 from deltawire.reading.stream import StreamReader
 from deltawire.reading.transfer import Transfer
+from deltawire.reading.trust import as_trust
 from deltawire.store import open_store
 from deltawire.store.base import Store
 
+if TYPE_CHECKING:
+    from deltawire.ed25519 import PrivateKeyLike, PublicKeyLike
 
-def rollback(
+
+def rollback(  # noqa: PLR0913 - options, given by name
     store: str | PathLike[str] | Store,
     *,
     to: int,
     metadata: Mapping[str, Any] | None = None,
     single_writer: bool = False,
+    signing_key: PrivateKeyLike | None = None,
+    trust: Sequence[PublicKeyLike] | None = None,
     take_over: bool = False,
     parts: PartOptions | None = None,
     shard_bytes: int = 4 << 30,
@@ -41,6 +48,8 @@ def rollback(
         to: the version to go back to.
         metadata: anything JSON; None repeats what that version says.
         single_writer: declare that nobody else writes; needed on stores that cannot arbitrate.
+        signing_key: private key to sign with, as for a ``Publisher``.
+        trust: public keys besides its own by which the stream may be signed, as for a ``Follower``.
         take_over: write even if a producer holds the stream, and fence it.
         parts: sizes and compression of parts.
         shard_bytes: about how large a snapshot's files become, where the tensor table differs.
@@ -49,15 +58,19 @@ def rollback(
 
     Raises:
         PathError: there is no such stream or version, or nothing leads to it; nothing was written.
+        InvalidArgumentError: the stream is signed, and the key is not one of its keys; nothing was written.
         CommitError: another writer has the line, or it is not known whether the version is committed.
         IntegrityError, FormatError, StoreError, DeadlineExceededError: nothing was committed.
     """
     deadline = Deadline.after(timeout)
+    trusted, signing = as_trust(trust), as_signing(signing_key, trust if signing_key is not None else None)
     opened = store if isinstance(store, Store) else open_store(store)
     transfer = Transfer(opened, limits=limits)
     try:
         # First, and apart from opening the line for writing: whatever is wrong with it leaves no trace. RBK-2
-        reader = StreamReader(transfer)
+        reader = reader_for(transfer, signing, deadline)
+        if signing is None and trusted is not None:
+            reader = StreamReader(transfer, trusted)
         version = read_version(reader, to, deadline)
         state = spool_version(reader, version, deadline)
         files = read_files(reader, version, deadline)
@@ -65,6 +78,8 @@ def rollback(
             opened,
             anchors=NEVER,
             single_writer=single_writer,
+            signing_key=signing_key,
+            co_signers=trust if signing_key is not None else None,
             take_over=take_over,
             parts=parts,
             shard_bytes=shard_bytes,

@@ -20,7 +20,7 @@ from deltawire.reading.transfer import Transfer
 from deltawire.store.base import Store
 
 B = TypeVar("B")
-Build = Callable[[StreamReader, Deadline], B]
+Build = Callable[[Deadline], B]
 """Makes anchors and spans in a stream, and says what it made."""
 
 
@@ -103,7 +103,7 @@ class Maintainer(Generic[B]):
         """
         deadline = Deadline.after(timeout)
         started = time.perf_counter()
-        built = None if self._build is None else self._build(self._reader, deadline)
+        built = None if self._build is None else self._build(deadline)
         collected = self._collector.run(deadline)
         return Pass(built=built, collected=collected, seconds=time.perf_counter() - started)
 

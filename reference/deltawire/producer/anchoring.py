@@ -11,6 +11,7 @@ from deltawire.producer.base import BaseState, Freeze
 from deltawire.producer.commit import create_record
 from deltawire.producer.envelope import envelope
 from deltawire.producer.opening import Line
+from deltawire.producer.signing import encode
 from deltawire.reading.stream import Committed
 from deltawire.snapshots.writer import write_snapshot
 from deltawire.store.base import Store
@@ -77,11 +78,11 @@ class Anchoring:
             **head,
             version=record.version,
             version_digest=committed.digest,
-            tensors=base.table.descriptor,
+            tensors=record.tensors,
             state_digest=record.state_digest,
             snapshot=snapshot,
         )
-        key, data = keys.anchor_key(record.version), records.encode(anchor)
+        key, data = keys.anchor_key(record.version), encode(anchor, self._line.signing)
         records.decode(data, AnchorRecord, what=key, limits=self._limits)  # LIM-4
         # Another maintainer may have anchored this version meanwhile; either anchor is as good. ANC-4
         create_record(self._store, key, data, deadline=Deadline(None))

@@ -7,8 +7,19 @@ from collections.abc import Callable
 from enum import StrEnum
 
 from deltawire.deadline import Deadline
-from deltawire.errors import LimitExceededError, ObjectExistsError, ObjectNotFoundError, OutcomeUnknownError, StoreError
-from deltawire.limits import MIB
+from deltawire.errors import (
+    DeltawireError,
+    FencedError,
+    LimitExceededError,
+    ObjectExistsError,
+    ObjectNotFoundError,
+    OutcomeUnknownError,
+    StoreError,
+)
+from deltawire.format import keys
+from deltawire.format.records import StreamRecord
+from deltawire.limits import MIB, Limits
+from deltawire.reading.retention import Retention, decode_retention
 from deltawire.store.base import Store
 
 _PAUSES = (0.1, 0.3, 1.0, 3.0)
@@ -67,3 +78,41 @@ def _read_back(store: Store, key: str, length: int) -> bytes | None:
         return store.get(key, max_bytes=length + MIB).data
     except LimitExceededError:
         return None  # much larger than ours, so another's
+
+
+def check_retained(
+    store: Store,
+    stream: StreamRecord,
+    version: int,
+    *,
+    limits: Limits,
+    deadline: Deadline,
+    sleep: Callable[[float], None] = time.sleep,
+) -> None:
+    """Make sure that a version which was just created is one of the stream's. CMT-11
+
+    A writer that stalled may have created it where another one had been, long after that was collected.
+
+    Raises:
+        FencedError: the line went on without it, and has been collected there.
+        OutcomeUnknownError: that could not be found out.
+    """
+    failure: DeltawireError | None = None
+    for pause in (*_PAUSES, None):
+        try:
+            data = store.get(keys.RETENTION, max_bytes=limits.record_bytes).data
+            record = decode_retention(data, stream, limits=limits)
+        except ObjectNotFoundError:
+            return
+        except DeltawireError as error:
+            failure = error
+        else:
+            if version in Retention(record.boundary, record.kept):
+                return
+            raise FencedError(f"version {version} was created after it had been collected: the line is beyond it")
+        if not failure.retryable or pause is None:
+            break
+        if deadline.at is not None and time.monotonic() + pause > deadline.at:
+            break
+        sleep(pause)
+    raise OutcomeUnknownError(f"version {version} was created, but it may have been collected before: {failure}")

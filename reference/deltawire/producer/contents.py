@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from deltawire.deadline import Deadline
 from deltawire.format import keys
-from deltawire.format.records import Delta, Snapshot
+from deltawire.format.records import Delta, Descriptor, File, Snapshot, VersionRecord
+from deltawire.format.strict_json import sha256
 from deltawire.format.tensors import TensorTable
 from deltawire.parts.writer import PartOptions, PartWriter
 from deltawire.producer.base import BaseState
@@ -15,7 +17,7 @@ from deltawire.producer.deltas import Sums, encode_delta
 from deltawire.producer.encoding import EncodingPool
 from deltawire.producer.source import Source
 from deltawire.producer.uploads import Uploads
-from deltawire.snapshots.writer import write_snapshot
+from deltawire.snapshots.writer import write_files, write_snapshot, write_table
 from deltawire.store.base import Store
 
 
@@ -25,6 +27,10 @@ class Contents:
 
     base: BaseState
     """The base it becomes part of, or, of a snapshot, the base that it is."""
+    tensors: Descriptor
+    """Of the tensor table."""
+    files: tuple[File, ...]
+    """All auxiliary files."""
     state_digest: int
     delta: Delta | None = None
     snapshot: Snapshot | None = None
@@ -66,14 +72,19 @@ def store_delta(
     base: BaseState,
     source: Source,
     *,
-    prefix: str,
-    encoding: EncodingPool,
+    parent: VersionRecord,
+    commit_id: str,
+    store: Store,
     uploads: Uploads,
+    encoding: EncodingPool,
     options: PartOptions,
+    files: Mapping[str, bytes],
     deadline: Deadline,
 ) -> Contents:
-    """Encode what differs from the base, and store it under ``prefix``. PUB-2 to PUB-4"""
+    """Encode what differs from the base, the state of ``parent``, and store it as the next version. PUB-2 to PUB-5"""
     started = time.perf_counter()
+    version = parent.version + 1
+    prefix = keys.data_prefix(version, commit_id)
     writer = PartWriter(
         lambda index: prefix + keys.part_name(index),
         lambda part, data: uploads.put_part(part, data, deadline),
@@ -89,8 +100,16 @@ def store_delta(
     )
     encode_seconds = time.perf_counter() - started - uploads.waited
     uploads.finish(deadline)
+    kept = {file.name: file for file in parent.files if _same(file, files.get(file.name))}
+    new = {name: data for name, data in files.items() if name not in kept}
+    if new:
+        folder = keys.files_prefix(version, commit_id)
+        stored = uploads.run(lambda: write_files(store, new, prefix=folder), deadline)
+        kept |= {file.name: file for file in stored}
     return Contents(
         base=base,
+        tensors=parent.tensors,
+        files=tuple(kept[name] for name in files),
         state_digest=encoded.digest_from(base.digest),
         delta=encoded.delta,
         changed=encoded.changed,
@@ -99,22 +118,28 @@ def store_delta(
     )
 
 
+def _same(file: File, data: bytes | None) -> bool:
+    return data is not None and file.digest == sha256(data)
+
+
 def store_snapshot(
     table: TensorTable,
     source: Source,
     *,
-    prefix: str,
+    version: int,
+    commit_id: str,
     store: Store,
     uploads: Uploads,
     shard_bytes: int,
-    files: dict[str, bytes],
+    files: Mapping[str, bytes],
     deadline: Deadline,
 ) -> Contents:
-    """Copy a whole state into a new base, and store it under ``prefix`` with its table. VSN-5"""
+    """Copy a whole state into a new base, and store it with its table and files. VSN-5"""
     started = time.perf_counter()
     base = BaseState(table, [source.bits(tensor.name).copy() for tensor in table.tensors])
     encoded = time.perf_counter() - started
-    uploads.put_once(table.descriptor.key, table.data, deadline)
+    prefix = keys.data_prefix(version, commit_id)
+    tensors = uploads.run(lambda: write_table(store, table, key=keys.table_key(version, commit_id)), deadline)
     snapshot = uploads.run(
         lambda: write_snapshot(
             store, table, base.read, base.digests, prefix=prefix, shard_bytes=shard_bytes, files=files
@@ -123,6 +148,8 @@ def store_snapshot(
     )
     return Contents(
         base=base,
+        tensors=tensors,
+        files=snapshot.files,
         state_digest=base.digest,
         snapshot=snapshot,
         encode_seconds=encoded,

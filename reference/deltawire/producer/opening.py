@@ -26,6 +26,7 @@ from deltawire.producer.commit import create_record
 from deltawire.producer.envelope import envelope
 from deltawire.producer.heartbeat import LeaseHeartbeat
 from deltawire.producer.lease import LeaseTerms, WriterLease
+from deltawire.producer.signing import Signing, encode, reader_for
 from deltawire.reading.stream import Committed, StreamReader
 from deltawire.reading.transfer import Transfer
 from deltawire.store.base import Store
@@ -51,6 +52,8 @@ class Line:
     """``delta_bytes`` when the anchor's version was committed."""
     heartbeat: LeaseHeartbeat | None = None
     """What keeps the lease; None for a single writer, or where the store cannot swap (STO-4)."""
+    signing: Signing | None = None
+    """How its records are signed, if they are."""
 
 
 def open_line(
@@ -58,6 +61,7 @@ def open_line(
     *,
     absolute: bool,
     single_writer: bool,
+    signing: Signing | None,
     terms: LeaseTerms,
     limits: Limits,
     workers: int,
@@ -68,7 +72,8 @@ def open_line(
     Raises:
         LeaseHeldError: another producer holds the stream.
         StoreUnfitError: the store cannot arbitrate between writers, and no single writer was declared.
-        InvalidArgumentError: the stream was created otherwise than asked for.
+        InvalidArgumentError: the stream was created otherwise than asked for, or its records need another signature.
+        BadSignatureError: it is signed, but something in it is not by whom it must be.
         UnsupportedFeatureError: it needs a writer feature that is not implemented here.
         VersionNotFoundError: it is a fork that was not finished.
     """
@@ -84,20 +89,22 @@ def open_line(
             if not single_writer:
                 transfer.call(deadline, lambda: check_arbitration(store))
             # Whoever loses this race reads the winner's record and goes on with it. OPN-2
-            data = _stream_record(absolute=absolute, single_writer=single_writer)
+            data = _stream_record(absolute=absolute, single_writer=single_writer, signing=signing, limits=limits)
             transfer.call(deadline, lambda: create_record(store, keys.STREAM, data, deadline=deadline))
             stream = reader.stream(deadline)
         _check_stream(stream, absolute=absolute, arbitrates=arbitrates)
+        reader = reader_for(transfer, signing, deadline)
+        stream = reader.stream(deadline)
         if stream.origin is not None:
             _check_fork(reader, deadline)
         if stream.writers == "single" or not store.guarantees.compare_and_swap:
-            return _read_line(store, reader, stream, limits=limits, workers=workers, deadline=deadline)
+            return _read_line(store, reader, signing, limits=limits, workers=workers, deadline=deadline)
         lease = WriterLease(store, stream, terms, limits=limits)
         _acquire(transfer, lease, deadline)
         heartbeat = LeaseHeartbeat(lease)
         try:
             # Only now: whatever the holder before committed until it was fenced is in the line. OPN-7
-            line = _read_line(store, reader, stream, limits=limits, workers=workers, deadline=deadline)
+            line = _read_line(store, reader, signing, limits=limits, workers=workers, deadline=deadline)
             if line.parent is not None:
                 newest = line.parent.record.epoch
                 transfer.call(deadline, lambda: lease.rise_above(newest))
@@ -137,12 +144,17 @@ def check_arbitration(store: Store) -> None:
     raise StoreUnfitError(f"{store.url} takes conditional creates, but ignores the condition")
 
 
-def _stream_record(*, absolute: bool, single_writer: bool) -> bytes:
+def _stream_record(*, absolute: bool, single_writer: bool, signing: Signing | None, limits: Limits) -> bytes:
+    wanted = {"absolute": absolute, "signed": signing is not None}
+    names = tuple(name for name, asked in wanted.items() if asked)
     record = StreamRecord(
-        **envelope(str(uuid.uuid4()), "stream", epoch=0, writer_features=("absolute",) if absolute else ()),
+        **envelope(str(uuid.uuid4()), "stream", epoch=0, writer_features=names),
         writers="single" if single_writer else "many",
+        signing_keys=() if signing is None else signing.keys,
     )
-    return records.encode(record)
+    data = encode(record, signing)
+    records.decode(data, StreamRecord, what=keys.STREAM, limits=limits)  # LIM-4
+    return data
 
 
 def _check_stream(stream: StreamRecord, *, absolute: bool, arbitrates: bool) -> None:
@@ -164,14 +176,15 @@ def _check_fork(reader: StreamReader, deadline: Deadline) -> None:
 
 
 def _read_line(
-    store: Store, reader: StreamReader, stream: StreamRecord, *, limits: Limits, workers: int, deadline: Deadline
+    store: Store, reader: StreamReader, signing: Signing | None, *, limits: Limits, workers: int, deadline: Deadline
 ) -> Line:
+    stream = reader.stream(deadline)
     try:
         reader.latest(deadline)
     except VersionNotFoundError:
-        return Line(stream)
+        return Line(stream, signing=signing)
     target = ArraysTarget()
-    with Follower(store, target, limits=limits, workers=workers) as follower:
+    with Follower(store, target, trust=reader.trust, limits=limits, workers=workers) as follower:
         update = follower.poll(timeout=deadline.remaining())
     held = target.held
     assert update is not None  # noqa: S101 - there is a version, and the target held none
@@ -181,12 +194,12 @@ def _read_line(
         file.name: reader.transfer.read_object(file, max_bytes=limits.file_bytes, deadline=deadline)
         for file in held.committed.record.files
     }
-    deltas = sum(step == "delta" for step in update.steps)
     return Line(
         stream=stream,
+        signing=signing,
         parent=held.committed,
         base=base,
         files=files,
-        anchor=update.version - deltas,
-        delta_bytes=update.bytes_fetched - (held.table.state_bytes if deltas < len(update.steps) else 0),
+        anchor=update.snapshot,
+        delta_bytes=update.delta_bytes,
     )

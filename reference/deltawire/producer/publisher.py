@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from os import PathLike
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from deltawire.deadline import Deadline
 from deltawire.errors import (
@@ -24,13 +24,7 @@ from deltawire.errors import (
     StoreError,
 )
 from deltawire.format import keys, records
-from deltawire.format.records import (
-    File,
-    HeadRecord,
-    Parent,
-    VersionRecord,
-    check_file_name,
-)
+from deltawire.format.records import HeadRecord, Parent, VersionRecord, check_file_name
 from deltawire.format.strict_json import sha256
 from deltawire.format.tensors import TensorTable, build_table
 from deltawire.heartbeat import GRACE
@@ -39,7 +33,7 @@ from deltawire.limits import DEFAULT_LIMITS, Limits
 from deltawire.parts.writer import PartOptions
 from deltawire.producer.anchoring import Anchoring
 from deltawire.producer.anchors import AnchorPolicy
-from deltawire.producer.commit import Outcome, create_record
+from deltawire.producer.commit import Outcome, check_retained, create_record
 from deltawire.producer.contents import Contents, store_delta, store_snapshot
 from deltawire.producer.encoding import Encoder, EncodingPool
 from deltawire.producer.envelope import envelope
@@ -47,12 +41,15 @@ from deltawire.producer.hints import write_head
 from deltawire.producer.lease import DEFAULT_TTL, LeaseTerms
 from deltawire.producer.opening import Line, open_line
 from deltawire.producer.published import Published, PublishTimings
+from deltawire.producer.signing import as_signing, encode
 from deltawire.producer.source import Source
 from deltawire.producer.sources import StateLike, auxiliary_files, open_source
 from deltawire.producer.uploads import Uploads
 from deltawire.reading.stream import Committed
-from deltawire.snapshots.writer import describe_file
 from deltawire.store.base import Store
+
+if TYPE_CHECKING:
+    from deltawire.ed25519 import PrivateKeyLike, PublicKeyLike
 
 _MASK = (1 << 64) - 1
 
@@ -69,6 +66,11 @@ class Publisher:
         anchors: when to write full snapshots besides the first.
         absolute: create the stream for consumers that keep no copy of the bits; costs about a byte a changed element.
         single_writer: declare that nobody else ever writes; needed on stores that cannot arbitrate. There is no lease.
+        signing_key: sign records with this Ed25519 private key (the path of a PKCS8 PEM file, its text, or a key
+            object of ``cryptography``). A new stream is then signed for good; a signed stream needs one of its keys.
+        co_signers: public keys of others who sign this stream (``ed25519:<hex>``, PEM or the path of a PEM file): a new
+            stream lists them, such as the key that this one will be replaced by; and a stream that one of them
+            created is believed. SIG-9
         take_over: take the stream from whoever holds it, without waiting; whoever that is, is done for good.
         lease_ttl: seconds without a sign of life from this publisher after which others may take it for gone.
         holder: what others are told of who holds the stream; None says the host and the process.
@@ -81,6 +83,7 @@ class Publisher:
     Raises:
         LeaseHeldError: another producer holds the stream.
         StoreUnfitError, InvalidArgumentError, UnsupportedFeatureError: the stream cannot be written as asked.
+        BadSignatureError: what is in the stream is not signed by whom it must be.
     """
 
     def __init__(  # noqa: PLR0913 - options, given by name
@@ -90,6 +93,8 @@ class Publisher:
         anchors: AnchorPolicy | None = None,
         absolute: bool = False,
         single_writer: bool = False,
+        signing_key: PrivateKeyLike | None = None,
+        co_signers: Sequence[PublicKeyLike] | None = None,
         take_over: bool = False,
         lease_ttl: float = DEFAULT_TTL,
         holder: str | None = None,
@@ -101,6 +106,7 @@ class Publisher:
     ) -> None:
         from deltawire.store import open_store  # noqa: PLC0415 - stores are imported when one is opened
 
+        signing = as_signing(signing_key, co_signers)
         self._store = store if isinstance(store, Store) else open_store(store)
         self._opened = self._store is not store
         self._parts = parts or PartOptions()
@@ -110,6 +116,7 @@ class Publisher:
             self._store,
             absolute=absolute,
             single_writer=single_writer,
+            signing=signing,
             terms=LeaseTerms(ttl=lease_ttl, take_over=take_over, holder=holder or this_process()),
             limits=limits,
             workers=max(workers, 4),
@@ -288,16 +295,16 @@ class Publisher:
             writer_features=self._features,
             metadata=dict(metadata or {}),
         )
-        contents = self._store_contents(source, table, files, keys.data_prefix(version, head["commit_id"]), deadline)
+        contents = self._store_contents(source, table, files, head["commit_id"], deadline)
         record = VersionRecord(
             **head,
             version=version,
             parent=None if parent is None else Parent(version=parent.record.version, digest=parent.digest),
-            tensors=table.descriptor,
+            tensors=contents.tensors,
             state_digest=f"{contents.state_digest:016x}",
             delta=contents.delta,
             snapshot=contents.snapshot,
-            files=self._store_files(files, deadline),
+            files=contents.files,
             rollback_of=source.rollback_of,
         )
         committing = time.perf_counter()
@@ -308,7 +315,7 @@ class Publisher:
         self._end(committed, contents, files, deadline)
         return Published(
             version=version,
-            record=record,
+            record=committed.record,
             state_digest=record.state_digest,
             changed_elements=contents.changed_elements,
             changed_tensors=contents.changed_tensors,
@@ -326,18 +333,21 @@ class Publisher:
         )
 
     def _store_contents(
-        self, source: Source, table: TensorTable, files: dict[str, bytes], prefix: str, deadline: Deadline
+        self, source: Source, table: TensorTable, files: dict[str, bytes], commit_id: str, deadline: Deadline
     ) -> Contents:
         self._uploads.waited = 0.0
-        base = self._line.base
-        if base is not None and table is base.table:
+        base, parent = self._line.base, self._line.parent
+        if base is not None and parent is not None and table is base.table:
             return store_delta(
                 base,
                 source,
-                prefix=prefix,
-                encoding=self._encoding,
+                parent=parent.record,
+                commit_id=commit_id,
+                store=self._store,
                 uploads=self._uploads,
+                encoding=self._encoding,
                 options=self._parts,
+                files=files,
                 deadline=deadline,
             )
         if not self._anchoring.wait(deadline.remaining()):  # an anchor of the old base is still reading it
@@ -346,7 +356,8 @@ class Publisher:
         return store_snapshot(
             table,
             source,
-            prefix=prefix,
+            version=0 if parent is None else parent.record.version + 1,
+            commit_id=commit_id,
             store=self._store,
             uploads=self._uploads,
             shard_bytes=self._shard_bytes,
@@ -354,32 +365,31 @@ class Publisher:
             deadline=deadline,
         )
 
-    def _store_files(self, files: Mapping[str, bytes], deadline: Deadline) -> tuple[File, ...]:
-        described = [describe_file(name, data, key=keys.file_key(sha256(data))) for name, data in files.items()]
-        parent = self._line.parent
-        stored = {file.digest for file in parent.record.files} if parent is not None else set()
-        for file in described:
-            if file.digest not in stored:
-                self._uploads.put_once(file.key, files[file.name], deadline)
-        return tuple(described)
-
     def _commit(self, record: VersionRecord, deadline: Deadline) -> Committed:
         """Create the version record, and say what happened if that is not what happened. CMT-3, CMT-8"""
-        data = records.encode(record)
+        data = encode(record, self._line.signing)
         key = keys.version_key(record.version)
-        records.decode(data, VersionRecord, what=key, limits=self._limits)  # no reader takes what fails here. LIM-4
+        record = records.decode(
+            data, VersionRecord, what=key, limits=self._limits
+        )  # no reader takes what fails here. LIM-4
         deadline.remaining()
         self._confirm_lease(deadline)
         # Until the line stands at the new version, whatever interrupts us leaves that unfinished. CMT-9
         self._stopped = OutcomeUnknownError(f"the commit of version {record.version} was interrupted")
         try:
-            outcome = self._uploads.commit(lambda: create_record(self._store, key, data, deadline=deadline), deadline)
+            outcome = self._uploads.commit(lambda: self._create(record.version, data, deadline), deadline)
         except (StoreError, DeadlineExceededError):
             self._stopped = None  # nothing was committed
             raise
         if outcome is Outcome.LOST:
             raise self._overtaken(record, key, deadline)
         return Committed(record, sha256(data), data)
+
+    def _create(self, version: int, data: bytes, deadline: Deadline) -> Outcome:
+        outcome = create_record(self._store, keys.version_key(version), data, deadline=deadline)
+        if outcome is Outcome.OURS:
+            check_retained(self._store, self._line.stream, version, limits=self._limits, deadline=deadline)
+        return outcome
 
     def _overtaken(self, record: VersionRecord, key: str, deadline: Deadline) -> ConflictError | FencedError:
         limit = self._limits.record_bytes

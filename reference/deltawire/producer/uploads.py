@@ -8,13 +8,12 @@ from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from concurrent.futures import TimeoutError as FutureTimeoutError
 from concurrent.futures import wait as wait_for
-from contextlib import suppress
 from typing import Any, TypeVar
 
 import pyarrow as pa
 
 from deltawire.deadline import Deadline
-from deltawire.errors import DeadlineExceededError, ObjectExistsError, OutcomeUnknownError
+from deltawire.errors import DeadlineExceededError, OutcomeUnknownError
 from deltawire.format.records import Part
 from deltawire.store.base import Store
 
@@ -44,15 +43,6 @@ class Uploads:
             self._wait(self._pending.popleft(), deadline)
         chunks = [memoryview(data).cast("B")]
         self._pending.append(self._submit(lambda: self._store.put_stream(part.key, chunks)))
-
-    def put_once(self, key: str, data: bytes, deadline: Deadline) -> None:
-        """Store a content-addressed object; one that is there already holds the same bytes (KEY-3)."""
-
-        def put() -> None:
-            with suppress(ObjectExistsError):
-                self._store.put(key, data, mode="create")
-
-        self.run(put, deadline)
 
     def run(self, work: Callable[[], T], deadline: Deadline) -> T:
         """Do one piece of work on the store, but wait for it no longer than the deadline allows.

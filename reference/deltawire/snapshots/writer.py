@@ -1,12 +1,14 @@
-"""Writing a snapshot, streaming, a shard at a time (SPEC.md sections 8.7 and 11.3)."""
+"""Writing a snapshot, streaming, a shard at a time, and what lies beside it (SPEC.md sections 8.7 and 11.3)."""
 
 from __future__ import annotations
 
 import hashlib
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
+from deltawire.errors import ObjectExistsError
 from deltawire.format.keys import SHARD_INDEX, shard_name
 from deltawire.format.records import BINARY_TYPE, JSON_TYPE, SAFETENSORS_TYPE, Descriptor, File, Shard, Snapshot
 from deltawire.format.strict_json import sha256
@@ -73,20 +75,43 @@ def write_snapshot(
     runs = plan_shards(table.tensors, shard_bytes)
     names = [shard_name(index + 1, len(runs)) for index in range(len(runs))]
     shards = tuple(
-        _write_shard(store, run, read, digests, key=prefix + name) for run, name in zip(runs, names, strict=True)
+        write_shard(store, run, read, digests, key=prefix + name) for run, name in zip(runs, names, strict=True)
     )
-    weight_map = {tensor.name: name for run, name in zip(runs, names, strict=True) for tensor in run}
-    index = {"metadata": {"total_size": table.state_bytes}, "weight_map": weight_map}
-    data = json.dumps(index, indent=1, ensure_ascii=False).encode()
-    key = prefix + SHARD_INDEX
-    store.put(key, data, mode="overwrite")
-    for name, content in files.items():
-        store.put(prefix + name, content, mode="overwrite")
     return Snapshot(
         shards=shards,
-        index=Descriptor(key=key, media_type=JSON_TYPE, bytes=len(data), digest=sha256(data)),
-        files=tuple(describe_file(name, content, key=prefix + name) for name, content in files.items()),
+        index=write_index(store, runs, prefix=prefix),
+        files=write_files(store, files, prefix=prefix),
     )
+
+
+def write_index(store: Store, runs: Sequence[Sequence[Tensor]], *, prefix: str) -> Descriptor:
+    """Write the index of a snapshot whose shards are these runs of tensors."""
+    names = [shard_name(index + 1, len(runs)) for index in range(len(runs))]
+    weight_map = {tensor.name: name for run, name in zip(runs, names, strict=True) for tensor in run}
+    total = sum(tensor.bytes for run in runs for tensor in run)
+    index = {"metadata": {"total_size": total}, "weight_map": weight_map}
+    data = json.dumps(index, indent=1, ensure_ascii=False).encode()
+    key = prefix + SHARD_INDEX
+    _put(store, key, data)
+    return Descriptor(key=key, media_type=JSON_TYPE, bytes=len(data), digest=sha256(data))
+
+
+def write_files(store: Store, files: Mapping[str, bytes], *, prefix: str) -> tuple[File, ...]:
+    """Write auxiliary files under ``prefix``, in a data folder of this one logical write (FIL-1, KEY-4)."""
+    for name, content in files.items():
+        _put(store, prefix + name, content)
+    return tuple(describe_file(name, content, key=prefix + name) for name, content in files.items())
+
+
+def write_table(store: Store, table: TensorTable, *, key: str) -> Descriptor:
+    """Write a tensor table under ``key``, in a data folder of this one logical write (TAB-1, KEY-4)."""
+    _put(store, key, table.data)
+    return table.described(key)
+
+
+def _put(store: Store, key: str, data: bytes) -> None:
+    with suppress(ObjectExistsError):  # nobody else writes this key: an attempt of our own arrived. KEY-4
+        store.put(key, data, mode="create")
 
 
 def describe_file(name: str, content: bytes, *, key: str) -> File:
@@ -95,7 +120,18 @@ def describe_file(name: str, content: bytes, *, key: str) -> File:
     return File(name=name, key=key, media_type=media_type, bytes=len(content), digest=sha256(content))
 
 
-def _write_shard(store: Store, run: Sequence[Tensor], read: ReadTensor, digests: Sequence[int], *, key: str) -> Shard:
+def write_shard(
+    store: Store, run: Sequence[Tensor], read: ReadTensor, digests: Mapping[int, int] | Sequence[int], *, key: str
+) -> Shard:
+    """Write one shard of consecutive tensors, streaming.
+
+    Args:
+        store: where to.
+        run: the tensors, in table order.
+        read: gives each tensor's bytes, called once for each in file order.
+        digests: each tensor's share of the state digest, by ordinal.
+        key: in a data folder of this one logical write (KEY-4).
+    """
     order = file_order(run)
     header = build_header(order, {tensor.name: digests[tensor.ordinal] for tensor in order})
     found: list[Stored] = []

@@ -39,8 +39,8 @@ class S3Store(Store):
     server: Amazon S3 keeps them; some others ignore the conditions silently, so probe a server before it
     carries a stream with several writers (``deltawire.store.probe``).
 
-    The bytes of a conditional put must be unique to one logical write, or content-addressed: where an answer
-    is lost, the store is read back, and equal bytes count as written.
+    The bytes of a conditional put or its key, must be unique to one logical write: where an answer is
+    lost, the store is read back, and equal bytes count as written.
 
     Raises:
         InvalidArgumentError: the URL cannot be used.
