@@ -245,7 +245,8 @@ def test_a_record_that_goes_takes_nothing_with_it_that_is_anothers() -> None:
     files = [dict(record["files"][0], name=f"f{n}", key=key) for n, key in enumerate(victims)]
     rewrite(store, keys.version_key(2), files=files)
     add_span(store, 2, 7)
-    rewrite(store, keys.span_key(2, 7), commit_id=version_of(store, 7).commit_id)
+    newest = json.loads(store.get(keys.version_key(7), max_bytes=MIB).data)
+    rewrite(store, keys.span_key(2, 7), commit_id=newest["commit_id"], delta=newest["delta"])
     collect(store, keep_last(1))
     there = {info.key for info in store.list("")}
     assert set(victims) <= there

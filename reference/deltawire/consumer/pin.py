@@ -124,10 +124,10 @@ class ReaderPin:
         """
         pin_id, wanted = self.id, self._wanted
         retention = read()
-        if wanted is not None and self.covers and pin_id == self.id:
+        if wanted is not None and self.covers:
             first = wanted[0]
             if first in retention or (holding == first and first + 1 in retention):
-                self._confirmed = pin_id
+                self._confirmed = pin_id  # if there is another by now, that one is not confirmed. PIN-6
         return retention
 
     def keep(self) -> None:
