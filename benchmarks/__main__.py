@@ -8,9 +8,16 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks import apply, encode, memory, startup
+from benchmarks import apply, building, catching_up, encode, memory, startup
 
-BENCHMARKS = {"encode": encode.run, "apply": apply.run, "memory": memory.run, "startup": startup.run}
+BENCHMARKS = {
+    "encode": encode.run,
+    "apply": apply.run,
+    "building": building.run,
+    "catching-up": catching_up.run,
+    "memory": memory.run,
+    "startup": startup.run,
+}
 
 
 def main() -> None:

@@ -13,7 +13,7 @@ SMALL = 1 << 12
 MIB = 1 << 20
 
 # Anonymous memory only: pages of mapped files are the kernel's to drop.
-_WATCH = """
+WATCH = """
 import json, sys, threading, time, pathlib
 peak = [0]
 def watch():
@@ -27,7 +27,7 @@ from benchmarks.model import step, weights
 url, elements = sys.argv[1], int(sys.argv[2])
 """
 _PUBLISH = (
-    _WATCH
+    WATCH
     + """
 state = {f"layer.{i}": weights(elements // 16, seed=i) for i in range(16)}
 names = {name: "BF16" for name in state}
@@ -42,7 +42,7 @@ print(json.dumps(peak[0]))
 """
 )
 _FOLLOW = (
-    _WATCH
+    WATCH
     + """
 with deltawire.Follower(url) as follower:
     follower.poll()

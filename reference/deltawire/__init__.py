@@ -23,7 +23,7 @@ __version__ = "0.1.0.dev0"
 _HOMES = {
     "AnchorPolicy": "deltawire.producer.anchors",
     "DeltawireError": "deltawire.errors",
-    "FollowTimings": "deltawire.consumer.follower",
+    "FollowTimings": "deltawire.consumer.timings",
     "Follower": "deltawire.consumer.follower",
     "Forked": "deltawire.lineage.fork",
     "Limits": "deltawire.limits",
@@ -45,8 +45,8 @@ __all__ = [  # noqa: PLE0604 - the names are strings, out of ruff's sight
 
 if TYPE_CHECKING:
     from deltawire.consumer.follower import Follower as Follower
-    from deltawire.consumer.follower import FollowTimings as FollowTimings
     from deltawire.consumer.follower import Update as Update
+    from deltawire.consumer.timings import FollowTimings as FollowTimings
     from deltawire.errors import DeltawireError as DeltawireError
     from deltawire.limits import Limits as Limits
     from deltawire.lineage.fork import Forked as Forked

@@ -104,7 +104,7 @@ class UnsupportedDtypeError(UnsupportedError):
 class IntegrityError(DeltawireError):
     """Bytes that are not what a record promised."""
 
-    hint = "run 'deltawire verify' to see which objects are affected; what is held is still a whole version"
+    hint = "'deltawire fsck URL' says what is affected and what to do; what is held is still a whole version"
 
 
 class SizeMismatchError(IntegrityError):

@@ -15,6 +15,7 @@ from deltawire.limits import DEFAULT_LIMITS, Limits
 from deltawire.reading.stream import StreamReader
 from deltawire.reading.transfer import Transfer
 from deltawire.reading.trust import as_trust
+from deltawire.reading.ways import WayFinder
 from deltawire.staged_folder import staged_folder
 from deltawire.store.base import Store
 from deltawire.targets.directory import PRIVATE, DirectoryTarget
@@ -30,7 +31,9 @@ class Materialized:
     version: int
     record: VersionRecord = field(repr=False)
     steps: tuple[str, ...]
-    """What was taken on the way: ``anchor``, ``snapshot`` or ``delta`` each."""
+    """What was taken on the way: ``anchor``, ``snapshot``, ``span`` or ``delta`` each."""
+    replanned: tuple[str, ...]
+    """What could not be used, and what was taken instead: one sentence each. PLN-5"""
     bytes_fetched: int
     state_digest: str
     """Digest of what was written; of the selected tensors only, if tensors were selected."""
@@ -72,6 +75,7 @@ def materialize(
         version=update.version,
         record=update.record,
         steps=update.steps,
+        replanned=update.replanned,
         bytes_fetched=update.bytes_fetched,
         state_digest=digest,
         files=names,
@@ -95,6 +99,6 @@ def bytes_to_fetch(
     try:
         reader = StreamReader(transfer, trusted)
         target = reader.latest(deadline) if version is None else version
-        return sum(step.edge.bytes for step in reader.path(target, None, deadline))
+        return sum(step.edge.bytes for step in WayFinder(reader, deadline).find(target, None))
     finally:
         transfer.close()

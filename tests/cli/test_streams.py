@@ -7,16 +7,19 @@ from pathlib import Path
 
 import pytest
 
+from deltawire.cli.following import route
+from deltawire.store.local import LocalStore
 from tests.checkpoints import read_checkpoint, write_shard
 from tests.cli.conftest import STEPS, Run
+from tests.retaining import retain
 
 PUBLISHED = {
     "version", "kind", "state", "state_digest", "changed_elements", "changed_tensors", "elements", "data_bytes",
     "record_bytes", "state_bytes", "bytes_per_changed", "times_smaller", "metadata", "timings",
 }  # fmt: skip
 FOLLOWED = {
-    "version", "previous", "steps", "state_digest", "verified", "changed_elements", "elements", "bytes_fetched",
-    "metadata", "timings",
+    "version", "previous", "steps", "replanned", "state_digest", "verified", "changed_elements", "elements",
+    "bytes_fetched", "metadata", "timings",
 }  # fmt: skip
 
 
@@ -168,6 +171,55 @@ def test_materialize_leaves_nothing_when_it_fails(run: Run, stream: Path, tmp_pa
     assert ran.status == 1
     assert ran.json["error"] == "digest_mismatch"
     assert sorted(tmp_path.iterdir()) == before
+
+
+def test_what_is_got_round_is_said(run: Run, stream: Path, checkpoints: list[Path], tmp_path: Path) -> None:
+    [shard] = [path for path in stream.rglob("*.safetensors") if path.parent.name.startswith(f"{2:020}")]
+    shard.unlink()
+    ran = run("follow", stream, "--once")
+    assert ran.status == 0
+    assert ran.err.startswith("deltawire: warning: the anchor of version 2 could not be used (missing_object: ")
+    assert ran.err.endswith(": took the snapshot of version 0\n")
+    assert ran.out.splitlines()[1].split()[:2] == ["3", "snapshot+3"]
+    ran = run("follow", stream, "--once", "--json")
+    assert len(ran.json["replanned"]) == 1
+    ran = run("materialize", stream, 2, tmp_path / "out", "--json")
+    assert ran.status == 0
+    assert len(ran.json["replanned"]) == 1
+    assert "warning: the anchor of version 2" in ran.err
+    assert read_checkpoint(tmp_path / "out") == read_checkpoint(checkpoints[2])
+
+
+def test_versions_that_are_not_retained_are_not_shown(run: Run, stream: Path, tmp_path: Path) -> None:
+    """RET-3: even where their records are there."""
+    retain(LocalStore(stream), 2, 0)
+    assert [entry["version"] for entry in run("log", stream, "--json").json["versions"]] == [3, 2, 0]
+    assert [entry["version"] for entry in run("log", stream, "-n", 2, "--json").json["versions"]] == [3, 2]
+    for ran in (
+        run("show", stream, 1),
+        run("materialize", stream, 1, tmp_path / "out"),
+        run("rollback", stream, "--to", 1),
+    ):
+        assert ran.status == 3
+        assert "version 1 is no longer retained" in ran.err
+    assert run("materialize", stream, 0, tmp_path / "out").status == 0
+
+
+@pytest.mark.parametrize(
+    ("steps", "shown"),
+    [
+        (["delta"], "delta"),
+        (["delta"] * 3, "3 deltas"),
+        (["span"], "span"),
+        (["span", "span"], "2 spans"),
+        (["span", "delta", "delta"], "3 steps"),
+        (["anchor"], "anchor"),
+        (["anchor", "span", "delta"], "anchor+2"),
+        (["delta", "snapshot", "delta"], "snapshot+1"),
+    ],
+)
+def test_how_a_way_is_shown(steps: list[str], shown: str) -> None:
+    assert route(tuple(steps)) == shown
 
 
 def test_materialize_refuses_a_directory_that_is_there(run: Run, published: Path, tmp_path: Path) -> None:

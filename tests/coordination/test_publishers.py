@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from deltawire import Publisher
+from deltawire import AnchorPolicy, Follower, Publisher
 from deltawire.errors import (
     ConflictError,
     DeltawireError,
@@ -33,6 +33,7 @@ from deltawire.store.memory import MemoryStore
 from deltawire.store.opening import open_store
 from tests.faults.faulty_store import Call, Fault, FaultyStore
 from tests.faults.line import Reading
+from tests.retaining import collect
 from tests.store.servers import S3Server
 
 
@@ -122,6 +123,67 @@ def test_a_stalled_commit_behind_a_later_one_is_fenced(memory: MemoryStore) -> N
         assert others[0].publish(state(11)).version == 2
     others[0].close()
     assert epochs_of(memory) == [0, 1, 1]
+
+
+def go_on_and_collect(memory: MemoryStore) -> None:
+    """Another publisher takes over, and what came before its fourth version is collected."""
+    with Publisher(memory, take_over=True, anchors=AnchorPolicy(every=1, outweigh=None)) as other:
+        for number in range(4):
+            other.publish(state(10 + number))
+            assert other.wait_for_anchor()
+        assert other.version == 4
+    collect(memory, 4)
+
+
+def test_a_commit_that_stalled_until_its_place_was_collected_is_fenced(memory: MemoryStore) -> None:
+    """CMT-11: the create succeeds, as nothing is there any more."""
+    store = FaultyStore(memory, before=at_version(1, lambda: go_on_and_collect(memory)))
+    with Publisher(store) as stalled:
+        stalled.publish(state(0))
+        with pytest.raises(FencedError, match="version 1 was created after it had been collected"):
+            stalled.publish(state(1))
+        assert store.effects[-1].took_effect
+        assert keys.version_key(1) in [info.key for info in memory.list(keys.VERSIONS)]
+        assert_fenced_for_good(stalled)
+        assert stalled.version == 0
+    with Follower(memory) as follower:
+        update = follower.poll()
+        assert update is not None
+        assert update.version == 4
+    with Publisher(memory) as later:
+        assert later.publish(state(20)).version == 5
+
+
+@pytest.mark.parametrize("how", ["unreadable", "unavailable", "denied"])
+def test_whether_a_commit_came_too_late_must_be_known(memory: MemoryStore, how: str) -> None:
+    """CMT-11"""
+    store = FaultyStore(memory)
+    with Publisher(store) as publisher:
+        publisher.publish(state(0))
+        if how == "unreadable":
+            memory.put(keys.RETENTION, b"{}", mode="overwrite")
+        else:
+            store.before = lambda call: setattr(call, "fault", Fault(how) if call.key == keys.RETENTION else None)
+        with pytest.raises(OutcomeUnknownError, match="may have been collected"):
+            publisher.publish(state(1), timeout=2)
+        with pytest.raises(OutcomeUnknownError):
+            publisher.publish(state(2))
+
+
+def test_an_answer_about_the_boundary_that_is_lost_once_is_asked_for_again(memory: MemoryStore) -> None:
+    """CMT-11"""
+    failed: list[Call] = []
+
+    def before(call: Call) -> None:
+        if call.key == keys.RETENTION and not failed:
+            call.fault = Fault.UNAVAILABLE
+            failed.append(call)
+
+    store = FaultyStore(memory)
+    with Publisher(store) as publisher:
+        store.before = before
+        assert publisher.publish(state(0)).version == 0
+    assert failed
 
 
 def test_a_stalled_commit_into_a_free_slot_counts_and_is_the_last(memory: MemoryStore) -> None:

@@ -43,6 +43,7 @@ from tests.faults.line import (
     script,
     stepped,
 )
+from tests.retaining import retain
 
 VERSIONS = script()
 LAST = len(VERSIONS) - 1
@@ -238,6 +239,7 @@ def test_the_way_was_collected_and_an_anchor_leads_on(
     with Follower(memory) as follower:
         follower.poll(to=8 - behind)
         # Maintenance takes what nobody needs who begins at the anchor, parts before records.
+        retain(memory, 8)
         forget(memory, *range(9 if parts_only else 8), parts_only=parts_only)
         versions_seen = [
             update.version
@@ -253,6 +255,7 @@ def test_a_follower_whose_version_is_gone_does_not_take_it_for_the_newest(memory
     long_line(memory, 9, anchors=AnchorPolicy(every=8, outweigh=None))
     with Follower(memory) as follower:
         follower.poll(to=2)
+        retain(memory, 8)
         forget(memory, *range(6))
         if not hint:
             memory.delete(keys.HEAD)

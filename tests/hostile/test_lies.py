@@ -166,24 +166,24 @@ def test_lies_of_a_snapshot(path: str, new: Any, code: str | None, folder: Path)
         assert survive(stream, kind, None, folder) == code
 
 
-ANCHOR_LIES: list[tuple[str, Any, str | None]] = [
-    ("version", 1, None),  # an anchor that is no good is passed over
-    ("stream_id", UUID, None),
-    ("snapshot", ..., None),
-    ("reader_features", ["time-travel"], None),
-    ("version_digest", SHA, "broken_chain"),
-    ("state_digest", "0" * 16, "broken_chain"),
-    ("tensors.digest", SHA, "broken_chain"),
-    (SHARD + "digest", SHA, "digest_mismatch"),
-    (SHARD + "header_digest", SHA, "digest_mismatch"),
-    (SHARD + "key", "data/nothing.safetensors", "missing_object"),
+ANCHOR_LIES: list[tuple[str, Any]] = [
+    ("version", 1),
+    ("stream_id", UUID),
+    ("snapshot", ...),
+    ("reader_features", ["time-travel"]),
+    ("version_digest", SHA),
+    ("state_digest", "0" * 16),
+    ("tensors.digest", SHA),
+    (SHARD + "digest", SHA),
+    (SHARD + "header_digest", SHA),
+    (SHARD + "key", "data/nothing.safetensors"),
 ]
 
 
-@pytest.mark.parametrize(("path", "new", "code"), ANCHOR_LIES, ids=lambda value: str(value)[:40])
-def test_lies_of_an_anchor(path: str, new: Any, code: str | None, folder: Path) -> None:
-    stream = telling(ANCHOR_KEY, path, new)
-    assert survive(stream, "own", None, folder) == code
+@pytest.mark.parametrize(("path", "new"), ANCHOR_LIES, ids=lambda value: str(value)[:40])
+def test_lies_of_an_anchor(path: str, new: Any, folder: Path) -> None:
+    # An anchor that is no good is passed over: the snapshot and the deltas after it lead there too.
+    assert survive(telling(ANCHOR_KEY, path, new), "own", None, folder) is None
 
 
 def replaced(name: str, /, **members: Any) -> Callable[[list[Record]], list[Record]]:

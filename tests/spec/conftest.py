@@ -12,11 +12,29 @@ import numpy as np
 import pytest
 from safetensors.numpy import save
 
-from deltawire import AnchorPolicy, Publisher, fork, rollback
+from deltawire import AnchorPolicy, Follower, Publisher, fork, rollback
 from deltawire.ed25519 import generate
-from deltawire.format.keys import anchor_key, version_key
+from deltawire.format.keys import (
+    ANCHORS,
+    HEAD,
+    LEASE,
+    PINS,
+    RETENTION,
+    SPANS,
+    STREAM,
+    VERSIONS,
+    anchor_key,
+    version_key,
+)
+from deltawire.maintaining.builder import Builder
+from deltawire.maintaining.collecting import CollectOptions
+from deltawire.maintaining.ladder import Ladder
+from deltawire.maintaining.maintainer import Maintainer
+from deltawire.maintaining.retaining import RetentionPolicy
 from deltawire.patches.writing import write_patch
+from deltawire.producer.anchors import NEVER
 from deltawire.store.memory import MemoryStore
+from tests.spec.schemas import RECORDS
 
 
 @pytest.fixture(scope="session")
@@ -44,23 +62,31 @@ def published(tmp_path_factory: pytest.TempPathFactory) -> list[tuple[str, bytes
     rollback(store, to=1)
     forked = MemoryStore(f"spec/{uuid.uuid4().hex}")
     fork(store, forked, version=2)
-    kinds = {"versions": "version", "anchors": "anchor", "leases": "lease"}
-    found = []
-    for info in store.list(""):
-        folder, _, _ = info.key.partition("/")
-        kind = kinds.get(folder) or {"stream.json": "stream", "head.json": "head"}.get(folder)
-        if info.key.endswith("/tensors/table.json"):
-            kind = "tensor_table"
-        if kind is not None:
-            found.append((kind, store.get(info.key, max_bytes=info.bytes).data))
+    with Builder(store, ladder=Ladder(smallest=2), anchors=NEVER) as builder:
+        builder.run(force=True)
+    found: list[tuple[str, bytes]] = []
+    keeper: Maintainer[None] = Maintainer(store, CollectOptions(policy=RetentionPolicy(keep_last=1)))
+    with keeper, Follower(store) as follower:
+        follower.poll()
+        named = [(kind, info) for info in store.list("") if (kind := _kind(info.key))]
+        found += [(kind, store.get(info.key, max_bytes=info.bytes).data) for kind, info in named]
+        keeper.once()
+        found.append(("retention", store.get(RETENTION, max_bytes=1 << 20).data))
     for key, kind in (("stream.json", "stream"), (version_key(0), "version")):
         found.append((kind, forked.get(key, max_bytes=1 << 20).data))
     signed = _signed()
     for key, kind in (("stream.json", "stream"), (version_key(0), "version"), (anchor_key(1), "anchor")):
         found.append((kind, signed.get(key, max_bytes=1 << 20).data))
     found.append(("patch", _patch(tmp_path_factory.mktemp("patch"))))
-    assert {kind for kind, _ in found} == {"stream", "version", "anchor", "tensor_table", "head", "lease", "patch"}
+    assert {kind for kind, _ in found} == set(RECORDS)
     return found
+
+
+def _kind(key: str) -> str | None:
+    if key.endswith("/tensors/table.json"):
+        return "tensor_table"
+    beginnings = {PINS: "pin", LEASE: "lease", VERSIONS: "version", ANCHORS: "anchor", SPANS: "span", STREAM: "stream"}
+    return next((kind for start, kind in {**beginnings, HEAD: "head"}.items() if key.startswith(start)), None)
 
 
 def _signed() -> MemoryStore:

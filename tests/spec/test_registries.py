@@ -8,7 +8,7 @@ import re
 import pytest
 
 from deltawire.codecs.registry import CODECS
-from deltawire.consumer.follower import FollowTimings
+from deltawire.consumer.timings import FollowTimings
 from deltawire.errors import CODES
 from deltawire.format import features, records
 from deltawire.format.dtypes import DTYPES

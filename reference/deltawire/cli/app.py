@@ -11,10 +11,12 @@ import deltawire
 from deltawire.cli import (
     coordinating,
     demo,
+    diagnosing,
     errors,
     following,
     lineage,
     looking,
+    maintaining,
     patching,
     publishing,
     signing,
@@ -103,14 +105,28 @@ _add(
     "deltawire publish ./stream step-100/ --sign-key trainer.pem",
     "deltawire follow ./stream ./weights --trust ed25519:...",
 )
+_add(
+    maintaining.maintain,
+    _STREAM,
+    "deltawire maintain s3://models/run-7 --keep-last 500 --keep-every 100",
+    "deltawire maintain ./stream --once --keep-for 7d --max-bytes 500GB",
+    "deltawire maintain ./stream --dry-run --keep-last 10",
+)
 _add(looking.log, _CHECK, "deltawire log s3://models/run-7", "deltawire log ./stream -n 100 --json")
 _add(looking.show, _CHECK, "deltawire show ./stream latest", "deltawire show s3://models/run-7 42 --all")
 _add(coordinating.lease, _CHECK, "deltawire lease s3://models/run-7", "deltawire lease ./stream --json | jq .holder")
+_add(coordinating.pins, _CHECK, "deltawire pins s3://models/run-7", "deltawire pins ./stream --json | jq .pins")
 _add(
     verifying.verify,
     _CHECK,
     "deltawire verify s3://models/run-7",
     "deltawire verify ./stream --deep",
+)
+_add(
+    diagnosing.fsck,
+    _CHECK,
+    "deltawire fsck s3://models/run-7",
+    "deltawire fsck ./stream --deep --json | jq '.findings[].advice'",
 )
 _add(verifying.probe, _CHECK, "deltawire probe s3://models/scratch", "deltawire probe /mnt/shared --single-writer")
 _add(

@@ -4,7 +4,7 @@
 status meaning
 ====== =============================================================================================
 0      done
-1      the data is not what it should be: malformed, damaged, of the wrong base; ``verify`` found
+1      the data is not what it should be: malformed, damaged, of the wrong base; ``verify`` or ``fsck`` found
        something; ``probe`` saw a promise broken; ``diff --exit-code`` saw a difference
 2      the command cannot be used like this: a wrong option, state, directory or target
 3      nothing there: no stream, no such version, no way to it
@@ -35,7 +35,7 @@ _FULL = (errno.ENOSPC, errno.EDQUOT)
 
 TABLE = (
     (0, "done"),
-    (1, "the data is damaged or of the wrong base; verify, probe or diff --exit-code found something"),
+    (1, "the data is damaged or of the wrong base; verify, fsck, probe or diff --exit-code found something"),
     (2, "wrong usage, state or target"),
     (3, "no such stream or version, or no way to it"),
     (4, "the store failed, refused or is unfit"),

@@ -43,6 +43,9 @@ NextTimeout = Annotated[
         "--timeout", metavar="SECONDS", min=0, help="Give up if no version comes for this time.", show_default=False
     ),
 ]
+NoPin = Annotated[
+    bool, typer.Option("--no-pin", help="Do not keep what is held, and what comes after it, from being collected.")
+]
 Verify = Annotated[bool, typer.Option("--verify", help="Compute the digest of the whole state at every version.")]
 
 NewDirectory = Annotated[
@@ -61,6 +64,7 @@ def follow(  # noqa: PLR0913, PLR0917 - typer makes options of these
     tensors: TensorGlobs = None,
     trust: Trusted = None,
     verify: Verify = False,  # noqa: FBT002
+    no_pin: NoPin = False,  # noqa: FBT002
     as_json: AsJson = False,  # noqa: FBT002
 ) -> None:
     """Follow a stream and print a line for each version that is taken over.
@@ -82,7 +86,7 @@ def follow(  # noqa: PLR0913, PLR0917 - typer makes options of these
         reader.stream(Deadline.after(timeout))  # a wrong URL should not leave a directory behind
     show = _show_json if as_json else _table()
     store = MeteredStore(open_store(url))
-    with Follower(store, directory, tensors=tensors, trust=trust) as follower:
+    with Follower(store, directory, tensors=tensors, trust=trust, pin=not no_pin) as follower:
         if once:
             updates = _once(follower, timeout)
         else:
@@ -129,7 +133,15 @@ def _with_progress(
 
 
 def _run(follower: Follower, updates: Iterator[Update], *, verify: bool, show: Any) -> None:
+    from deltawire.cli.errors import warn  # noqa: PLC0415
+
+    told = False
     for update in updates:
+        if follower.pin_error is not None and not told:
+            told = True
+            warn(f"what is held here is not kept from being collected: {follower.pin_error}")  # PIN-7
+        for sentence in update.replanned:
+            warn(sentence)
         if verify:
             follower.verify()
         table = follower.table
@@ -147,6 +159,7 @@ def _show_json(update: Update, elements: int, *, verified: bool) -> None:
             "version": update.version,
             "previous": update.previous,
             "steps": list(update.steps),
+            "replanned": list(update.replanned),
             "state_digest": update.state_digest,
             "verified": verified,
             "changed_elements": update.changed_elements,
@@ -159,11 +172,13 @@ def _show_json(update: Update, elements: int, *, verified: bool) -> None:
 
 
 def route(steps: tuple[str, ...]) -> str:
-    """The way an update took, in few characters: ``delta``, ``3 deltas``, ``anchor+2``."""
-    deltas = sum(step == "delta" for step in steps)
-    if deltas == len(steps):
-        return "delta" if deltas == 1 else f"{deltas} deltas"
-    return steps[0] if deltas == 0 else f"{steps[0]}+{deltas}"
+    """The way an update took, in few characters: ``delta``, ``3 deltas``, ``2 spans``, ``5 steps``, ``anchor+2``."""
+    snapshots = [number for number, step in enumerate(steps) if step in ("anchor", "snapshot")]
+    if snapshots:
+        further = len(steps) - snapshots[-1] - 1
+        return f"{steps[snapshots[-1]]}+{further}" if further else steps[snapshots[-1]]
+    kind = steps[0] if len(set(steps)) == 1 else "step"
+    return kind if len(steps) == 1 else f"{len(steps)} {kind}s"
 
 
 def _table() -> Any:
@@ -185,8 +200,7 @@ def _table() -> Any:
     )
 
     def show(update: Update, elements: int, *, verified: bool) -> None:
-        delta_only = all(step == "delta" for step in update.steps)
-        changed = update.changed_elements / elements if delta_only and elements else 1.0
+        changed = update.changed_elements / elements if update.snapshot is None and elements else 1.0
         table.add(
             str(update.version),
             route(update.steps),
@@ -217,6 +231,7 @@ def materialize(
     It appears complete or not at all.
     """
     from deltawire.cli import units  # noqa: PLC0415 - heavy imports wait until a command runs
+    from deltawire.cli.errors import warn  # noqa: PLC0415
     from deltawire.cli.metering import MeteredStore  # noqa: PLC0415
     from deltawire.cli.output import print_facts, print_json  # noqa: PLC0415
     from deltawire.cli.progress import progress, wanted  # noqa: PLC0415
@@ -230,6 +245,8 @@ def materialize(
         done = materialize(
             MeteredStore(store, advance), directory, version=number, tensors=tensors, trust=trust, timeout=timeout
         )
+    for sentence in done.replanned:
+        warn(sentence)
     if as_json:
         print_json(
             {
@@ -237,6 +254,7 @@ def materialize(
                 "directory": str(directory),
                 "files": list(done.files),
                 "steps": list(done.steps),
+                "replanned": list(done.replanned),
                 "bytes_fetched": done.bytes_fetched,
                 "state_digest": done.state_digest,
                 "metadata": done.record.metadata,

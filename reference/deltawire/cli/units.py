@@ -10,6 +10,11 @@ def count(value: int | None) -> str:
     return "-" if value is None else f"{value:,}"
 
 
+def plural(value: int, what: str) -> str:
+    """A number of things: ``1 version``, ``2 versions``."""
+    return f"{value:,} {what}{'' if value == 1 else 's'}"
+
+
 def size(value: float | None) -> str:
     """Bytes in decimal units: ``301 kB``."""
     if value is None:
@@ -47,6 +52,16 @@ def decimal(value: float | None) -> str:
 def seconds(value: float) -> str:
     """A short time: ``34 ms``, ``1.20 s``."""
     return f"{value * 1e3:.0f} ms" if value < 0.9995 else f"{_three(value)} s" if value < 999.5 else f"{value:.0f} s"
+
+
+def age(seconds: float | None) -> str:
+    """How long ago, in the largest unit of which there are two: ``90 s``, ``3 h``, ``12 d``."""
+    if seconds is None:
+        return "-"
+    for size, unit in ((86_400, "d"), (3600, "h"), (60, "min")):
+        if seconds >= 2 * size:
+            return f"{seconds // size:.0f} {unit}"
+    return f"{max(seconds, 0):.0f} s"
 
 
 def moment(stamp: str) -> str:

@@ -68,17 +68,14 @@ def _print_verified(result: Verified) -> None:
     for note in result.notes:
         print_line(f"note: {note}", style="dim")
     looked = (
-        f"{_plural(result.versions, 'version')}, {_plural(result.anchors, 'anchor')},"
-        f" {_plural(result.objects, 'data object')} ({units.size(result.bytes)})"
+        f"{units.plural(result.versions, 'version')}, {units.plural(result.anchors, 'anchor')},"
+        f" {units.plural(result.spans, 'span')}, {units.plural(result.objects, 'data object')}"
+        f" ({units.size(result.bytes)})"
     )
     if result.deep:
-        looked += f", {_plural(result.states, 'state')} rebuilt"
-    verdict = "sound" if result.sound else _plural(len(result.findings), "finding")
+        looked += f", {units.plural(result.states, 'state')} rebuilt"
+    verdict = "sound" if result.sound else units.plural(len(result.findings), "finding")
     print_line(f"{verdict}: {looked}", style="bold green" if result.sound else "bold red")
-
-
-def _plural(count: int, what: str) -> str:
-    return f"{count:,} {what}{'' if count == 1 else 's'}"
 
 
 def probe(

@@ -45,8 +45,8 @@ class Patch:
 class BoxChange:
     """A box before and after, flat."""
 
-    old: Bits
-    """All old bits."""
+    old: Bits | None
+    """All old bits; None where less changed than a codec that writes them all is tried for."""
     new: Bits
     """All new bits."""
     changes: Changes

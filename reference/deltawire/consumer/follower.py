@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-import bisect
-import fnmatch
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from collections.abc import Set as AbstractSet
-from contextlib import suppress
 from dataclasses import dataclass, field
 from os import PathLike
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
-from deltawire.consumer.loading import check_room, load_snapshot
-from deltawire.consumer.staging import Totals, check_disjoint, check_totals, stage_row
+from deltawire.consumer.pin import DEFAULT_TTL, PinTerms
+from deltawire.consumer.pinning import Pinning
+from deltawire.consumer.selection import select
+from deltawire.consumer.steps import take_delta, take_snapshot
+from deltawire.consumer.timings import Clock, FollowTimings
 from deltawire.deadline import Deadline
 from deltawire.errors import (
     InvalidArgumentError,
-    MissingObjectError,
     PathLostError,
     StateMismatchError,
     TargetMismatchError,
@@ -26,16 +24,17 @@ from deltawire.errors import (
     WrongBaseError,
 )
 from deltawire.format.keys import MAX_VERSION
-from deltawire.format.records import Delta, VersionRecord
-from deltawire.format.tensors import Tensor, TensorTable
+from deltawire.format.records import VersionRecord
+from deltawire.format.tensors import TensorTable
+from deltawire.holders import this_process
 from deltawire.limits import DEFAULT_LIMITS, Limits
-from deltawire.parts.reader import read_batch
-from deltawire.reading.stream import Step, StreamReader
-from deltawire.reading.transfer import RangeRequest, Transfer
+from deltawire.reading.stream import StreamReader
+from deltawire.reading.transfer import Transfer
 from deltawire.reading.trust import Trust, as_trust
+from deltawire.reading.ways import NO_GOOD, Step, WayFinder
 from deltawire.store.base import Store
 from deltawire.targets.arrays import Array, ArraysTarget
-from deltawire.targets.base import Change, Held, Target
+from deltawire.targets.base import Held, Target
 from deltawire.targets.digests import state_digest_of
 from deltawire.targets.opening import TargetLike, as_target
 
@@ -43,20 +42,6 @@ if TYPE_CHECKING:
     from deltawire.ed25519 import PublicKeyLike
 
 _MASK = (1 << 64) - 1
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FollowTimings:
-    """Seconds spent in each phase of an update, under the names of SPEC.md section 12."""
-
-    resolve_seconds: float = 0.0
-    """Finding the newest version, reading and checking records, planning."""
-    fetch_seconds: float = 0.0
-    """Waiting for parts and shards."""
-    decode_seconds: float = 0.0
-    """Decompressing, decoding and verifying."""
-    apply_seconds: float = 0.0
-    """Writing into the target: the only time during which it must not be used."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,8 +53,14 @@ class Update:
     """Version held before; None if there was none."""
     record: VersionRecord = field(repr=False)
     steps: tuple[str, ...]
-    """What was taken on the way: ``anchor``, ``snapshot`` or ``delta`` each."""
+    """What was taken on the way: ``anchor``, ``snapshot``, ``span`` or ``delta`` each."""
+    snapshot: int | None
+    """Version of the last anchor or snapshot among them; None if it went on from what was held."""
+    replanned: tuple[str, ...] = ()
+    """What could not be used, and what was taken instead: one sentence each. PLN-5"""
     bytes_fetched: int
+    delta_bytes: int
+    """Of these, bytes of deltas and spans that were applied after the last snapshot."""
     changed_elements: int
     """Elements rewritten on the way: those that deltas changed, and all of a snapshot."""
     state_digest: str
@@ -83,19 +74,6 @@ class _Taken:
     step: Step
     bytes_fetched: int
     changed_elements: int
-
-
-@dataclass
-class _Clock:
-    seconds: dict[str, float] = field(default_factory=dict)
-
-    def add(self, phase: str, started: float) -> float:
-        now = time.perf_counter()
-        self.seconds[phase] = self.seconds.get(phase, 0.0) + now - started
-        return now
-
-    def timings(self) -> FollowTimings:
-        return FollowTimings(**{f"{phase}_seconds": value for phase, value in self.seconds.items()})
 
 
 class Follower:
@@ -112,6 +90,10 @@ class Follower:
             and its records by the keys that it lists; None believes whoever can write to the store. SIG-5, SIG-6
         limits: what to refuse.
         workers: concurrent requests.
+        pin: keep what is held, and what comes after it, from being collected while the follower is open, if the store
+            lets it.
+        pin_ttl: seconds without a sign of life after which others may take the follower for gone.
+        holder: what others are told of who has pinned; None says the host and the process.
     """
 
     def __init__(
@@ -123,16 +105,21 @@ class Follower:
         trust: Sequence[PublicKeyLike] | Trust | None = None,
         limits: Limits = DEFAULT_LIMITS,
         workers: int = 8,
+        pin: bool = True,
+        pin_ttl: float = DEFAULT_TTL,
+        holder: str | None = None,
     ) -> None:
         from deltawire.store import open_store  # noqa: PLC0415 - stores are imported when one is opened
 
         if isinstance(tensors, str):
             raise InvalidArgumentError(f"tensors is a list of patterns, such as [{tensors!r}], not one string")
         trusted = as_trust(trust)
+        terms = PinTerms(ttl=pin_ttl, holder=holder or this_process()) if pin else None
         opened = store if isinstance(store, Store) else open_store(store)
         self._opened = opened if opened is not store else None
         self._transfer = Transfer(opened, limits=limits, workers=workers)
         self._reader = StreamReader(self._transfer, trusted)
+        self._pinning = Pinning(self._reader, terms)
         self._patterns = None if tensors is None else tuple(tensors)
         self._target = as_target(target)
         self._closed = False
@@ -148,6 +135,7 @@ class Follower:
     def close(self) -> None:
         """Release threads, files and locks; the target keeps its state."""
         self._closed = True
+        self._pinning.close()
         self._target.close()
         self._transfer.close()
         if self._opened is not None:
@@ -176,6 +164,11 @@ class Follower:
         return self._target.arrays
 
     @property
+    def pin_error(self) -> Exception | None:
+        """Why what is needed here is not pinned, or may not be any more; following goes on. PIN-7"""
+        return self._pinning.error
+
+    @property
     def target(self) -> Target:
         """Where the state is."""
         return self._target
@@ -191,33 +184,17 @@ class Follower:
         if to is not None and not 0 <= to <= MAX_VERSION:
             raise VersionNotFoundError(f"there is no version {to}")
         deadline = Deadline.after(timeout)
-        clock = _Clock()
+        clock = Clock()
         started = time.perf_counter()
         held = self._held_here(deadline)
         previous = None if held is None else held.committed.record.version
         goal = self._reader.latest(deadline, known=previous) if to is None else to
+        clock.add("resolve", started)
         if previous is not None and goal <= previous:
             if to is not None and to < previous:
                 raise InvalidArgumentError(f"the target holds version {previous} and never goes back to {to}")
             return None
-        steps = self._reader.path(goal, None if held is None else held.committed, deadline)
-        clock.add("resolve", started)
-        taken: list[_Taken] = []
-        try:
-            self._take_all(steps, taken, clock, deadline)
-        except MissingObjectError as missing:
-            self._take_all(self._detour(goal, missing, deadline), taken, clock, deadline)
-        record = taken[-1].step.version.record
-        return Update(
-            version=goal,
-            previous=previous,
-            record=record,
-            steps=tuple(done.step.edge.kind for done in taken),
-            bytes_fetched=sum(done.bytes_fetched for done in taken),
-            changed_elements=sum(done.changed_elements for done in taken),
-            state_digest=record.state_digest,
-            timings=clock.timings(),
-        )
+        return self._reach(goal, MAX_VERSION if to is None else to, deadline, clock)
 
     def follow(
         self,
@@ -271,20 +248,77 @@ class Follower:
 
     def _next(self, deadline: Deadline, until: int | None, *, every_version: bool) -> Update | None:
         try:
-            target = self._held_here(deadline)
-            held = None if target is None else target.committed.record.version
-            newest = self._reader.latest(deadline, known=held)
-            if newest == held:
+            held = self._held_here(deadline)
+            previous = None if held is None else held.committed.record.version
+            newest = self._reader.latest(deadline, known=previous)
+            if newest == previous:
                 return None
-            goal = newest if until is None else min(newest, until)
-            if every_version and held is not None:
-                with suppress(VersionNotFoundError, PathLostError, MissingObjectError):  # collected: to a later one
-                    return self.poll(to=held + 1, timeout=deadline.remaining())
-            return self.poll(to=goal, timeout=deadline.remaining())
+            most = MAX_VERSION if until is None else until
+            if every_version and previous is not None:
+                return self._reach_next(previous, most, deadline)
+            return self._reach(min(newest, most), most, deadline, Clock())
         except VersionNotFoundError:
             if self.version is None:
                 return None  # the stream is there, its first version not yet
             raise
+
+    def _reach_next(self, previous: int, most: int, deadline: Deadline) -> Update:
+        """Become the next version that is retained, up to ``most``; the newest if nothing leads to that."""
+        passed: tuple[str, ...] = ()
+        stop = previous + 1
+        while True:
+            try:
+                return self._reach(stop, stop, deadline, Clock(), replanned=passed)
+            except (VersionNotFoundError, PathLostError, *NO_GOOD) as error:
+                passed += (f"version {stop} was passed over ({error.code}: {error})",)
+                after = self._reader.retention(deadline).after(previous)
+                if stop < after <= most:  # what lies between is not part of the stream
+                    stop = after
+                    continue
+                goal = min(self._reader.latest(deadline, known=stop), most)
+                if goal <= stop:
+                    raise
+            return self._reach(goal, most, deadline, Clock(), replanned=passed)
+
+    def _reach(
+        self, goal: int, most: int, deadline: Deadline, clock: Clock, *, replanned: tuple[str, ...] = ()
+    ) -> Update:
+        """Become a version; if it is collected meanwhile, a later one, up to ``most``."""
+        previous = self.version
+        finder = WayFinder(self._reader, deadline, self._pinning)
+        taken: list[_Taken] = []
+        while (held := self.record) is None or held.version != goal:
+            started = time.perf_counter()
+            try:
+                steps = finder.find(goal, None if self._target.held is None else self._target.held.committed)
+            except VersionNotFoundError:
+                later = min(self._reader.latest(deadline, known=goal), most) if goal < most else goal
+                if later <= goal:
+                    raise
+                goal = later
+                continue
+            clock.add("resolve", started)
+            for step in steps:
+                done = self._take(step, goal, finder, deadline, clock)
+                if done is None:
+                    break
+                taken.append(done)
+                self._pinning.hold(step.edge.target)
+        snapshots = [number for number, done in enumerate(taken) if done.step.snapshot is not None]
+        last = taken[-1].step.version.record
+        return Update(
+            version=goal,
+            previous=previous,
+            record=last,
+            steps=tuple(done.step.edge.kind for done in taken),
+            snapshot=taken[snapshots[-1]].step.edge.target if snapshots else None,
+            replanned=(*replanned, *finder.notes),
+            bytes_fetched=sum(done.bytes_fetched for done in taken),
+            delta_bytes=sum(done.bytes_fetched for done in taken[snapshots[-1] + 1 if snapshots else 0 :]),
+            changed_elements=sum(done.changed_elements for done in taken),
+            state_digest=last.state_digest,
+            timings=clock.timings(),
+        )
 
     def _held_here(self, deadline: Deadline) -> Held | None:
         if self._closed:
@@ -299,65 +333,50 @@ class Follower:
             )
         if held is not None:
             self._reader.recognise(held.committed, deadline)
+            self._pinning.need(held.committed.record.version, deadline=deadline)  # PIN-3
         return held
 
-    def _selected(self, table: TensorTable) -> list[Tensor]:
-        if self._patterns is None:
-            return list(table.tensors)
-        every = table.by_name.keys() | table.aliases.keys()
-        names = {table.aliases.get(name, name) for pattern in self._patterns for name in _matching(pattern, every)}
-        return [tensor for tensor in table.tensors if tensor.name in names]
-
-    def _take_all(self, steps: Sequence[Step], taken: list[_Taken], clock: _Clock, deadline: Deadline) -> None:
-        for step in steps:
-            taken.append(self._take(step, clock, deadline))  # noqa: PERF401 - kept when a later step fails
-
-    def _detour(self, goal: int, missing: MissingObjectError, deadline: Deadline) -> list[Step]:
-        """Parts on the way are gone, as while they are collected: over a later snapshot, if there is one. PLN-3"""
-        held = self._target.held
-        if held is None:
-            raise missing
+    def _take(self, step: Step, goal: int, finder: WayFinder, deadline: Deadline, clock: Clock) -> _Taken | None:
+        """Take a step; None if what is stored for it is no good, which the finder then knows. PLN-5"""
         try:
-            return self._reader.path(goal, held.committed, deadline, anew=True)
-        except PathLostError:
-            raise missing from None
-
-    def _take(self, step: Step, clock: _Clock, deadline: Deadline) -> _Taken:
-        table = self._reader.table(step.version, deadline)
-        selected = self._selected(table)
-        record = step.version.record
+            table = self._reader.table(step.version, deadline)
+        except NO_GOOD as error:
+            finder.pass_over_version(goal, error)  # whose table it is too: the way begins after the last rebase
+            return None
+        selected = select(table, self._patterns)
         held = self._target.held
-        if step.edge.kind == "delta" and held is not None and list(held.tensors) != selected:
+        if step.delta is not None and held is not None and list(held.tensors) != selected:
             raise TargetMismatchError("the target holds another selection of tensors")
         if self._target.wants_files:
-            self._target.stage_files(self._new_files(record, deadline))
-        if step.edge.kind == "delta":
-            assert record.delta is not None  # noqa: S101 - a delta edge comes from such a record
-            return self._take_delta(step, record.delta, table, selected, clock, deadline)
-        snapshot = step.anchor.snapshot if step.anchor is not None else record.snapshot
-        assert snapshot is not None  # noqa: S101 - a snapshot edge comes from such a record
-        started = time.perf_counter()
-        check_room(self._transfer, snapshot, table, selected, deadline)
+            try:
+                files = self._new_files(step.version.record, deadline)
+            except NO_GOOD as error:
+                finder.pass_over_version(step.edge.target, error)
+                return None
+            self._target.stage_files(files)
         try:
-            self._target.begin_snapshot(table, selected)
-            expected = int(record.state_digest, 16)
-            loaded = load_snapshot(
+            if step.delta is not None:
+                assert held is not None  # noqa: S101 - the plan starts from it
+                staged = take_delta(
+                    self._transfer, self._target, step.delta, step.version, table, held, deadline, clock
+                )
+                return _Taken(step, staged.bytes, staged.totals.changed)
+            assert step.snapshot is not None  # noqa: S101 - a step has one or the other
+            loaded = take_snapshot(
                 self._transfer,
-                snapshot,
+                self._target,
+                step.snapshot,
+                step.version,
                 table,
                 selected,
-                self._target,
                 deadline,
-                state_digest=expected,
+                clock,
                 whole_shards=self._reader.trust is not None,
             )
-        except BaseException:
-            self._target.abort_snapshot()
-            raise
-        started = clock.add("fetch", started)
-        self._target.end_snapshot(Held(step.version, table, tuple(selected), loaded.digest))
-        clock.add("apply", started)
-        return _Taken(step, loaded.bytes, sum(tensor.elements for tensor in selected))
+            return _Taken(step, loaded, sum(tensor.elements for tensor in selected))
+        except NO_GOOD as error:
+            finder.pass_over(step.edge.link, error)
+            return None
 
     def _new_files(self, record: VersionRecord, deadline: Deadline) -> dict[str, bytes]:
         """Auxiliary files of a version that the target does not have yet."""
@@ -369,54 +388,3 @@ class Follower:
             for file in record.files
             if (file.name, file.digest) not in before
         }
-
-    def _take_delta(
-        self, step: Step, delta: Delta, table: TensorTable, selected: list[Tensor], clock: _Clock, deadline: Deadline
-    ) -> _Taken:
-        held = self._target.held
-        assert held is not None  # noqa: S101 - the plan starts from it
-        wanted = {tensor.ordinal for tensor in selected}
-        ordinals = sorted(wanted)
-        batches = [
-            (part, batch)
-            for part in delta.parts
-            for batch in part.batches
-            if self._patterns is None or _any_between(ordinals, batch.first_tensor, batch.last_tensor)
-        ]
-        requests = (RangeRequest(part.key, batch.offset, batch.bytes) for part, batch in batches)
-        totals = Totals()
-        changes: list[Change] = []
-        started = time.perf_counter()
-        for (part, batch), data in zip(batches, self._transfer.ranges(requests, deadline=deadline), strict=True):
-            started = clock.add("fetch", started)
-            rows = read_batch(data, part, batch, table, limits=self._transfer.limits)
-            for row in rows:
-                if row.tensor in wanted:
-                    tensor = table.tensors[row.tensor]
-                    changes.append(stage_row(row, tensor, self._target.bits(tensor), totals))
-            started = clock.add("decode", started)
-        check_disjoint(changes)
-        if self._patterns is None:
-            check_totals(totals, delta)
-        digest = (held.digest + totals.after - totals.before) & _MASK
-        if self._patterns is None and digest != int(step.version.record.state_digest, 16):
-            raise StateMismatchError(f"version {step.version.record.version} would not have its state digest")  # DIG-5
-        started = clock.add("decode", started)
-        self._target.apply(changes, Held(step.version, table, tuple(selected), digest))
-        clock.add("apply", started)
-        return _Taken(step, sum(batch.bytes for _, batch in batches), totals.changed)
-
-
-def _matching(pattern: str, names: AbstractSet[str]) -> list[str]:
-    if pattern in names:  # of many names, each is found without a look at all others
-        return [pattern]
-    found = [name for name in names if fnmatch.fnmatchcase(name, pattern)]
-    if not found:
-        raise InvalidArgumentError(f"no tensor has a name like {pattern!r}")
-    return found
-
-
-def _any_between(ordinals: list[int], first: int, last: int) -> bool:
-
-    place = bisect.bisect_left(ordinals, first)
-    return place < len(ordinals) and ordinals[place] <= last

@@ -24,6 +24,7 @@ SEGMENT = r"[A-Za-z0-9_-](?:[A-Za-z0-9._-]*[A-Za-z0-9_-])?"
 
 _NUMBERED = re.compile(r"(?:versions|anchors)/([0-9]{20})\.json")
 _SPAN = re.compile(r"spans/([0-9]{20})-([0-9]{20})\.json")
+_DATA = re.compile(r"data/([0-9]{20})-([0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12})/.+")
 _PIN = re.compile(r"leases/readers/([0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12})\.json")
 
 
@@ -75,6 +76,14 @@ def table_key(version: int, commit_id: str) -> str:
 def files_prefix(version: int, commit_id: str) -> str:
     """Folder of the auxiliary files that a version with a delta introduces (FIL-1)."""
     return f"{data_prefix(version, commit_id)}files/"
+
+
+def parse_data(key: str) -> tuple[int, str] | None:
+    """Version and commit id of the data folder that a key is in; None for any other key (KEY-4)."""
+    match = _DATA.fullmatch(key)
+    if match is None or int(match[1]) > MAX_VERSION:
+        return None
+    return int(match[1]), match[2]
 
 
 def part_name(index: int) -> str:

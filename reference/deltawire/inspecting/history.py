@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
@@ -96,13 +97,14 @@ def history(reader: StreamReader, *, limit: int | None, deadline: Deadline) -> I
     except VersionNotFoundError:
         return  # a stream without versions has an empty history
     anchors = set(reader.numbers(keys.ANCHORS, deadline))
-    oldest = 0 if limit is None else max(newest - limit + 1, 0)
-    numbers = iter(range(newest, oldest - 1, -1))
-    for number, found in zip(range(newest, oldest - 1, -1), reader.versions(numbers, deadline), strict=True):
+    retention = reader.retention(deadline)
+    line = itertools.chain(range(newest, retention.boundary - 1, -1), sorted(retention.kept, reverse=True))
+    for_numbers, for_records = itertools.tee(itertools.islice(line, limit))
+    for number, found in zip(for_numbers, reader.versions(for_records, deadline), strict=True):
         if isinstance(found, VersionNotFoundError):
-            older = [there for there in reader.numbers(keys.VERSIONS, deadline) if there < number]
+            older = [n for n in reader.numbers(keys.VERSIONS, deadline) if n < number and n in retention]
             if not older:
-                return  # what came before is no longer retained
+                return  # what came before was removed
             missing = MissingObjectError(f"version {number} is missing, but version {older[-1]} is there")
             yield LogEntry(version=number, anchored=number in anchors, error=missing)
         elif isinstance(found, DeltawireError):
@@ -157,6 +159,7 @@ def describe(
     """
     wanted = reader.latest(deadline) if number is None else number
     committed = reader.version(wanted, deadline)
+    reader.check_retained(wanted, deadline)
     table = reader.table(committed, deadline)
     anchored = wanted in reader.numbers(keys.ANCHORS, deadline)
     delta = committed.record.delta

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import msgspec
 
+from deltawire.consumer.pinning import pinned
 from deltawire.deadline import Deadline
 from deltawire.errors import (
     ConflictError,
@@ -115,7 +116,7 @@ def fork(  # noqa: PLR0913 - options, given by name
     Raises:
         PathError: there is no such stream or version, or nothing leads to it.
         InvalidArgumentError: there is a stream at the destination already.
-        ConflictError: one came into being meanwhile.
+        ConflictError, FencedError: one came into being meanwhile.
         OutcomeUnknownError: the fork may or may not be complete; the same fork finishes it, or says that it is there.
         IntegrityError, FormatError, StoreError, DeadlineExceededError: there is no new version 0.
     """
@@ -160,13 +161,20 @@ class _Forking:
         deadline = self._deadline
         number = self._source.latest(deadline) if version is None else version
         committed = read_version(self._source, number, deadline)
-        record = committed.record
+        # What it is copied from stays until it is there; one that is rebuilt is pinned by whoever rebuilds it. PIN-3
+        with pinned(self._source, number, number, deadline=deadline):
+            return self._make(committed, metadata, single_writer=single_writer, shard_bytes=shard_bytes)
+
+    def _make(
+        self, committed: Committed, metadata: Mapping[str, Any] | None, *, single_writer: bool, shard_bytes: int
+    ) -> Forked:
+        deadline, record = self._deadline, committed.record
         inherited = self._source.stream(deadline).writer_features
         features.check_features(inherited, features.WRITER_FEATURES, role="writer")  # VER-3
         own = tuple(name for name in inherited if name != "signed") + (("signed",) if self._signing is not None else ())
         origin = Origin(
             stream_id=record.stream_id,
-            version=number,
+            version=record.version,
             digest=committed.digest,
             state_digest=record.state_digest,
             url=plain_url(self._source.transfer.store.url),
@@ -211,7 +219,7 @@ class _Forking:
         if begun is None:
             self._create(keys.STREAM, described)
         self._create(key, encoded)
-        check_retained(self._store, stream, 0, limits=self._limits, deadline=self._deadline)  # CMT-11
+        check_retained(self._store, stream, 0, limits=self._limits, deadline=self._deadline)
         self._write_head(stream)
         return Forked(
             stream_id=stream.stream_id,

@@ -25,14 +25,16 @@ class SpooledState:
     bits: list[Bits] = field(repr=False)
     """Flat bits of each tensor by ordinal, mapped from the file."""
     steps: tuple[str, ...]
-    """What was taken on the way: ``anchor``, ``snapshot`` or ``delta`` each."""
+    """What was taken on the way: ``anchor``, ``snapshot``, ``span`` or ``delta`` each."""
 
 
 def read_version(reader: StreamReader, number: int, deadline: Deadline) -> Committed:
     """A version's record. Raises VersionNotFoundError, whatever the number."""
     if not 0 <= number <= MAX_VERSION:
         raise VersionNotFoundError(f"there is no version {number}")
-    return reader.version(number, deadline)
+    version = reader.version(number, deadline)
+    reader.check_retained(number, deadline)
+    return version
 
 
 def spool_version(reader: StreamReader, version: Committed, deadline: Deadline) -> SpooledState:

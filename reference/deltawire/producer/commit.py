@@ -67,10 +67,17 @@ def create_record(
             pass  # it did not arrive: send it again
         except StoreError as error:
             failure = error
-        if pause is None or _ends_within(pause, deadline):
+        if pause is None or (deadline.at is not None and time.monotonic() + pause > deadline.at):
             break
         sleep(pause)
     raise OutcomeUnknownError(f"{key} may or may not have been written: {failure or 'it keeps vanishing'}")
+
+
+def _read_back(store: Store, key: str, length: int) -> bytes | None:
+    try:
+        return store.get(key, max_bytes=length + MIB).data
+    except LimitExceededError:
+        return None  # much larger than ours, so another's
 
 
 def check_retained(
@@ -82,11 +89,13 @@ def check_retained(
     deadline: Deadline,
     sleep: Callable[[float], None] = time.sleep,
 ) -> None:
-    """After a version record was created: whether the line had gone on, and that number had been collected. CMT-11
+    """Make sure that a version which was just created is one of the stream's. CMT-11
+
+    A writer that stalled may have created it where another one had been, long after that was collected.
 
     Raises:
-        FencedError: it had; what was created is garbage.
-        OutcomeUnknownError: what is retained cannot be read.
+        FencedError: the line went on without it, and has been collected there.
+        OutcomeUnknownError: that could not be found out.
     """
     failure: DeltawireError | None = None
     for pause in (*_PAUSES, None):
@@ -98,29 +107,12 @@ def check_retained(
         except DeltawireError as error:
             failure = error
         else:
-            if version not in Retention(record.boundary, record.kept):
-                raise FencedError(
-                    f"the line went on without this version {version}: what is retained begins at {record.boundary}"
-                )
-            return
-        if (
-            pause is None
-            or not failure.retryable
-            or (deadline.at is not None and time.monotonic() + pause > deadline.at)
-        ):
+            if version in Retention(record.boundary, record.kept):
+                return
+            raise FencedError(f"version {version} was created after it had been collected: the line is beyond it")
+        if not failure.retryable or pause is None:
+            break
+        if deadline.at is not None and time.monotonic() + pause > deadline.at:
             break
         sleep(pause)
-    raise OutcomeUnknownError(
-        f"version {version} was created, but may be one that was collected: {keys.RETENTION} cannot be read: {failure}"
-    )
-
-
-def _ends_within(seconds: float, deadline: Deadline) -> bool:
-    return deadline.at is not None and time.monotonic() + seconds > deadline.at
-
-
-def _read_back(store: Store, key: str, length: int) -> bytes | None:
-    try:
-        return store.get(key, max_bytes=length + MIB).data
-    except LimitExceededError:
-        return None  # much larger than ours, so another's
+    raise OutcomeUnknownError(f"version {version} was created, but it may have been collected before: {failure}")

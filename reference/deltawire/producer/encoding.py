@@ -9,6 +9,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from deltawire.codecs.base import BoxChange, Codec, Stream
@@ -16,8 +17,9 @@ from deltawire.codecs.registry import CODECS
 from deltawire.format.boxes import Box, flat_range, split
 from deltawire.format.dtypes import Bits
 from deltawire.format.tensors import Tensor
+from deltawire.kernels.access import put, take
 from deltawire.kernels.digest import digest_changes, digest_range
-from deltawire.kernels.scan import Room, find_changes
+from deltawire.kernels.scan import Changes, Room, find_changes
 from deltawire.parts.rows import Row
 
 BOX_ELEMENTS = 1 << 22
@@ -65,6 +67,32 @@ class Encoder:
             return None
         return self._row(tensor, box, start, BoxChange(before, after, changes))
 
+    def changed_rows(
+        self, tensor: Tensor, positions: npt.NDArray[np.unsignedinteger], old: Bits, new: Bits
+    ) -> Iterator[Row]:
+        """The same rows where it is known already what changed; nothing else of the tensor is read, but for ``dense``.
+
+        Args:
+            tensor: what the bits are of.
+            positions: flat indices of the elements whose bits differ, ascending.
+            old: their old bits.
+            new: flat new bits of the whole tensor, which stay as they are meanwhile.
+        """
+        for box in split(tensor.storage_shape, BOX_ELEMENTS):
+            place = flat_range(box, tensor.storage_shape)
+            assert place is not None  # noqa: S101 - split makes contiguous boxes
+            start, length = place
+            first, last = np.searchsorted(positions, np.array([start, start + length], positions.dtype))
+            if first < last:
+                after = new[start : start + length]
+                inside = (positions[first:last] - positions.dtype.type(start)).astype(np.uint32, copy=False)
+                changes = Changes(inside, old[first:last], take(after, inside))
+                before = None
+                if len(inside) >= DENSE_FRACTION * length:
+                    before = after.copy()
+                    put(before, inside, changes.old)
+                yield self._row(tensor, box, start, BoxChange(before, after, changes))
+
     def _row(self, tensor: Tensor, box: Box, start: int, change: BoxChange) -> Row:
         codec, streams = self._encode(tensor, change)
         seed, first, changes = np.uint64(tensor.seed), np.uint64(start), change.changes
@@ -85,7 +113,7 @@ class Encoder:
     def _encode(self, tensor: Tensor, change: BoxChange) -> tuple[Codec, dict[str, Stream]]:
         sparse = CODECS["gap-set" if self.absolute else "gap"]
         streams = sparse.encode(change, tensor.dtype)
-        if len(change.changes.positions) < DENSE_FRACTION * change.old.size:
+        if len(change.changes.positions) < DENSE_FRACTION * change.new.size:
             return sparse, streams
         dense = CODECS["dense"]
         every = dense.encode(change, tensor.dtype)

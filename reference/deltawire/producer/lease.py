@@ -6,8 +6,6 @@ safe because of it: that rests on conditional create and on epochs, which never 
 
 from __future__ import annotations
 
-import os
-import socket
 import threading
 import time
 from collections.abc import Callable
@@ -19,7 +17,6 @@ import msgspec
 from deltawire.errors import (
     DeltawireError,
     FencedError,
-    InvalidArgumentError,
     LeaseHeldError,
     LimitExceededError,
     ObjectExistsError,
@@ -28,8 +25,9 @@ from deltawire.errors import (
     StoreError,
     StoreUnavailableError,
 )
-from deltawire.format import keys, records, strict_json
+from deltawire.format import keys, strict_json
 from deltawire.format.records import LeaseRecord, StreamRecord
+from deltawire.holders import check_terms, milliseconds
 from deltawire.limits import Limits
 from deltawire.producer.envelope import envelope, now
 from deltawire.reading.leases import decode_lease
@@ -41,11 +39,6 @@ _PAUSES = (0.1, 0.3, 1.0, 3.0)
 """Seconds between attempts at one write of the lease while it is being acquired."""
 _LOOKS = 6
 """How often an observer looks at a lease within its ttl; a holder renews three times."""
-
-
-def this_process() -> str:
-    """A name for this process that its people will know."""
-    return f"{socket.gethostname() or 'unnamed'} pid {os.getpid()}"[:200]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,10 +57,7 @@ class LeaseTerms:
     """What others are told of who holds it."""
 
     def __post_init__(self) -> None:
-        if not 0.001 <= self.ttl <= records.MAX_TTL_MS / 1000:
-            raise InvalidArgumentError(f"a lease's ttl is 0.001 to {records.MAX_TTL_MS // 1000:,} s, not {self.ttl}")
-        if not 1 <= len(self.holder) <= 200:
-            raise InvalidArgumentError("the name of a lease's holder has 1 to 200 characters")
+        check_terms("lease", ttl=self.ttl, holder=self.holder)
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,7 +227,7 @@ class WriterLease:
             **envelope(self._stream.stream_id, "lease", epoch=self.epoch, writer_features=self._stream.writer_features),
             holder=self.terms.holder,
             acquired_at=self._acquired_at,
-            ttl_ms=max(round(self.terms.ttl * 1000), 1),
+            ttl_ms=milliseconds(self.terms.ttl),
             released=released,
         )
         members = msgspec.to_builtins(record)

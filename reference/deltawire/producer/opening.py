@@ -19,11 +19,12 @@ from deltawire.errors import (
 )
 from deltawire.format import features, keys, records
 from deltawire.format.records import StreamRecord
+from deltawire.heartbeat import GRACE
 from deltawire.limits import Limits
 from deltawire.producer.base import BaseState
 from deltawire.producer.commit import create_record
 from deltawire.producer.envelope import envelope
-from deltawire.producer.heartbeat import GRACE, Heartbeat
+from deltawire.producer.heartbeat import LeaseHeartbeat
 from deltawire.producer.lease import LeaseTerms, WriterLease
 from deltawire.producer.signing import Signing, encode, reader_for
 from deltawire.reading.stream import Committed, StreamReader
@@ -49,7 +50,7 @@ class Line:
     """Size of all deltas written or replayed here."""
     anchor_bytes: int = 0
     """``delta_bytes`` when the anchor's version was committed."""
-    heartbeat: Heartbeat | None = None
+    heartbeat: LeaseHeartbeat | None = None
     """What keeps the lease; None for a single writer, or where the store cannot swap (STO-4)."""
     signing: Signing | None = None
     """How its records are signed, if they are."""
@@ -100,7 +101,7 @@ def open_line(
             return _read_line(store, reader, signing, limits=limits, workers=workers, deadline=deadline)
         lease = WriterLease(store, stream, terms, limits=limits)
         _acquire(transfer, lease, deadline)
-        heartbeat = Heartbeat(lease)
+        heartbeat = LeaseHeartbeat(lease)
         try:
             # Only now: whatever the holder before committed until it was fenced is in the line. OPN-7
             line = _read_line(store, reader, signing, limits=limits, workers=workers, deadline=deadline)
@@ -193,13 +194,12 @@ def _read_line(
         file.name: reader.transfer.read_object(file, max_bytes=limits.file_bytes, deadline=deadline)
         for file in held.committed.record.files
     }
-    deltas = sum(step == "delta" for step in update.steps)
     return Line(
         stream=stream,
         signing=signing,
         parent=held.committed,
         base=base,
         files=files,
-        anchor=update.version - deltas,
-        delta_bytes=update.bytes_fetched - (held.table.state_bytes if deltas < len(update.steps) else 0),
+        anchor=update.snapshot,
+        delta_bytes=update.delta_bytes,
     )

@@ -27,6 +27,8 @@ from deltawire.format import keys, records
 from deltawire.format.records import HeadRecord, Parent, VersionRecord, check_file_name
 from deltawire.format.strict_json import sha256
 from deltawire.format.tensors import TensorTable, build_table
+from deltawire.heartbeat import GRACE
+from deltawire.holders import this_process
 from deltawire.limits import DEFAULT_LIMITS, Limits
 from deltawire.parts.writer import PartOptions
 from deltawire.producer.anchoring import Anchoring
@@ -35,9 +37,8 @@ from deltawire.producer.commit import Outcome, check_retained, create_record
 from deltawire.producer.contents import Contents, store_delta, store_snapshot
 from deltawire.producer.encoding import Encoder, EncodingPool
 from deltawire.producer.envelope import envelope
-from deltawire.producer.heartbeat import GRACE
 from deltawire.producer.hints import write_head
-from deltawire.producer.lease import DEFAULT_TTL, LeaseTerms, this_process
+from deltawire.producer.lease import DEFAULT_TTL, LeaseTerms
 from deltawire.producer.opening import Line, open_line
 from deltawire.producer.published import Published, PublishTimings
 from deltawire.producer.signing import as_signing, encode
@@ -365,7 +366,7 @@ class Publisher:
         )
 
     def _commit(self, record: VersionRecord, deadline: Deadline) -> Committed:
-        """Create the version record, and say what happened if that is not what happened. CMT-3, CMT-8, CMT-11"""
+        """Create the version record, and say what happened if that is not what happened. CMT-3, CMT-8"""
         data = encode(record, self._line.signing)
         key = keys.version_key(record.version)
         record = records.decode(
@@ -375,21 +376,20 @@ class Publisher:
         self._confirm_lease(deadline)
         # Until the line stands at the new version, whatever interrupts us leaves that unfinished. CMT-9
         self._stopped = OutcomeUnknownError(f"the commit of version {record.version} was interrupted")
-
-        def create() -> Outcome:
-            outcome = create_record(self._store, key, data, deadline=deadline)
-            if outcome is Outcome.OURS:
-                check_retained(self._store, self._line.stream, record.version, limits=self._limits, deadline=deadline)
-            return outcome
-
         try:
-            outcome = self._uploads.commit(create, deadline)
+            outcome = self._uploads.commit(lambda: self._create(record.version, data, deadline), deadline)
         except (StoreError, DeadlineExceededError):
             self._stopped = None  # nothing was committed
             raise
         if outcome is Outcome.LOST:
             raise self._overtaken(record, key, deadline)
         return Committed(record, sha256(data), data)
+
+    def _create(self, version: int, data: bytes, deadline: Deadline) -> Outcome:
+        outcome = create_record(self._store, keys.version_key(version), data, deadline=deadline)
+        if outcome is Outcome.OURS:
+            check_retained(self._store, self._line.stream, version, limits=self._limits, deadline=deadline)
+        return outcome
 
     def _overtaken(self, record: VersionRecord, key: str, deadline: Deadline) -> ConflictError | FencedError:
         limit = self._limits.record_bytes

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from deltawire.deadline import Deadline
-from deltawire.errors import ObjectNotFoundError, WrongStreamError
+from deltawire.errors import ObjectNotFoundError, VersionNotFoundError, WrongStreamError
 from deltawire.format import keys, records
 from deltawire.format.records import RetentionRecord, StreamRecord
 from deltawire.limits import Limits
@@ -19,6 +19,16 @@ class Retention:
 
     def __contains__(self, version: int) -> bool:
         return version >= self.boundary or version in self.kept
+
+    def after(self, version: int) -> int:
+        """The first later version that is retained, if it is there."""
+        return min((number for number in self.kept if number > version), default=max(version + 1, self.boundary))
+
+
+def check_retained(version: int, retention: Retention) -> None:
+    """Refuse a version that is no longer part of the stream. RET-3 Raises VersionNotFoundError."""
+    if version not in retention:
+        raise VersionNotFoundError(f"version {version} is no longer retained")
 
 
 def decode_retention(data: bytes, stream: StreamRecord, *, limits: Limits) -> RetentionRecord:

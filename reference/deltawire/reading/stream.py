@@ -1,34 +1,39 @@
-"""Reading a stream's records: what is there, what is newest, which way leads to it (SPEC.md sections 11.4, 11.5)."""
+"""Reading a stream's records: what is there, what is newest, what follows from what (SPEC.md sections 11.4, 11.5)."""
 
 from __future__ import annotations
 
 import itertools
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 from deltawire.deadline import Deadline
 from deltawire.errors import (
     BrokenChainError,
     DeltawireError,
-    LimitExceededError,
     ObjectNotFoundError,
-    PathLostError,
     StreamNotFoundError,
     VersionNotFoundError,
     WrongStreamError,
 )
 from deltawire.format import keys, records
-from deltawire.format.records import AnchorRecord, Descriptor, HeadRecord, StreamRecord, VersionRecord
+from deltawire.format.records import (
+    AnchorRecord,
+    Delta,
+    Descriptor,
+    HeadRecord,
+    SpanRecord,
+    StreamRecord,
+    VersionRecord,
+)
 from deltawire.format.strict_json import sha256
 from deltawire.format.tensors import TensorTable, parse_table
-from deltawire.reading.planner import Edge, plan
+from deltawire.reading.retention import Retention, check_retained, read_retention
 from deltawire.reading.transfer import Transfer
 from deltawire.reading.trust import Trust
 
-_ANCHOR_DETOUR = 4
-"""A reader this many versions behind asks whether an anchor is cheaper than replaying."""
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,20 +45,11 @@ class Committed:
     data: bytes = field(repr=False)
 
 
-@dataclass(frozen=True, slots=True)
-class Step:
-    """One checked step of a path: apply ``version``'s delta, or load the snapshot of it."""
-
-    edge: Edge
-    version: Committed
-    anchor: AnchorRecord | None = None
-
-
 class StreamReader:
     """Records of one stream, each checked on its own and against its neighbours.
 
-    With ``trust``, records of the stream, of versions and of anchors come out of here only if they are signed as they
-    must be; every method that reads one then raises BadSignatureError besides what it says. SIG-5, SIG-6
+    With ``trust``, records of the stream, of versions, anchors and spans come out of here only if they are signed as
+    they must be; every method that reads one then raises BadSignatureError besides what it says. SIG-5, SIG-6
     """
 
     def __init__(self, transfer: Transfer, trust: Trust | None = None) -> None:
@@ -131,6 +127,35 @@ class StreamReader:
         check_ours(record, stream, key, number)
         return record
 
+    def span(self, base: int, target: int, deadline: Deadline) -> SpanRecord:
+        """Read one span record. Raises VersionNotFoundError, WrongStreamError, BrokenChainError."""
+        stream = self.stream(deadline)
+        return self.transfer.call(deadline, lambda: self._load_span(base, target, stream))
+
+    def span_records(
+        self, spans: Iterable[tuple[int, int]], deadline: Deadline
+    ) -> Iterator[SpanRecord | DeltawireError]:
+        """Read several, each by base and target, as ``versions`` does."""
+        stream = self.stream(deadline)
+
+        def load(span: tuple[int, int]) -> SpanRecord | DeltawireError:
+            try:
+                return self._load_span(*span, stream)
+            except DeltawireError as error:
+                if error.retryable:
+                    raise
+                return error
+
+        return self.transfer.map(load, spans, deadline=deadline)
+
+    def retention(self, deadline: Deadline) -> Retention:
+        """Which versions are part of the stream, as of now. Raises what ``read_retention`` does."""
+        return read_retention(self.transfer, self.stream(deadline), deadline)
+
+    def check_retained(self, number: int, deadline: Deadline) -> None:
+        """Refuse a version that is no longer part of the stream. RET-3 Raises VersionNotFoundError."""
+        check_retained(number, self.retention(deadline))
+
     def table(self, version: Committed, deadline: Deadline) -> TensorTable:
         """The tensor table of a version; the last few are kept."""
         descriptor = version.record.tensors
@@ -143,25 +168,28 @@ class StreamReader:
         return self._tables[descriptor]
 
     def latest(self, deadline: Deadline, *, known: int | None = None) -> int:
-        """Number of the newest version, found by probing forward from what is known. LAT-1 to LAT-4
+        """Number of the newest version, found by probing forward from what is known. LAT-1 to LAT-5
+
+        Of a version that is newer than the known one, whoever goes there finds out on the way whether it is retained.
 
         Raises:
             StreamNotFoundError: there is no stream here.
             VersionNotFoundError: the stream has no version yet.
         """
         self.stream(deadline)
-        if known is not None:
-            newest = self._forward(known, deadline)
-            if newest > known or self._exists(known, deadline):
-                return newest
-            # What is known was collected, so what followed it may be gone too: nothing there proves nothing. LAT-4
-        start = self._hinted(deadline)
-        if start is None:
-            start = max(self.numbers(keys.VERSIONS, deadline), default=-1)
-        newest = self._forward(start if known is None else max(start, known), deadline)
+        start = self._hinted(deadline) if known is None else known
+        newest = self._forward(self._greatest(deadline) if start is None else start, deadline)
+        if known is not None and newest > known:
+            return newest
+        boundary = self.retention(deadline).boundary
+        if max(newest, 0) < boundary:  # what followed it was collected, and nothing there proves nothing. LAT-5
+            newest = self._forward(max(self._greatest(deadline), boundary), deadline)
         if newest < 0:
             raise VersionNotFoundError("the stream has no version yet")
         return newest
+
+    def _greatest(self, deadline: Deadline) -> int:
+        return max(self.numbers(keys.VERSIONS, deadline), default=-1)
 
     def _forward(self, start: int, deadline: Deadline) -> int:
         """The last version after ``start``, which may be old: steps double, then halve, as versions have no holes."""
@@ -176,91 +204,28 @@ class StreamReader:
         return newest
 
     def numbers(self, prefix: str, deadline: Deadline) -> list[int]:
-        """Version numbers of the records under ``versions/`` or ``anchors/``, ascending; one listing."""
-
-        def listing() -> list[int]:
-            found = (keys.parse_numbered(info.key) for info in self.transfer.store.list(prefix))
-            return sorted(number for number in found if number is not None)
-
-        return self.transfer.call(deadline, listing)
-
-    def path(self, target: int, held: Committed | None, deadline: Deadline, *, anew: bool = False) -> list[Step]:
-        """The cheapest checked path from what is held to ``target``, never over an older version. PLN-1, PLN-3, CHN-1
-
-        Args:
-            target: where to.
-            held: from where; None if nothing is held.
-            deadline: when to give up.
-            anew: begin with a snapshot in any case.
+        """Version numbers of the records under ``versions/`` or ``anchors/``, ascending; one listing.
 
         Raises:
-            PathLostError: nothing leads there any more.
-            VersionNotFoundError: the target does not exist.
-            BrokenChainError: the records do not follow from each other, or not from what is held.
+            LimitExceededError: there are more than a reader takes.
         """
-        if held is not None and held.record.version == target:
-            return []
-        floor = 0
-        if held is not None and held.record.version < target:
-            floor = held.record.version + 1
-            if not anew:
-                # What leads on from here may have been collected: then begin again from a snapshot. PLN-3
-                with suppress(PathLostError):
-                    return self._path_from(held, held.record.version, target, deadline)
-        return self._path_from(None, floor, target, deadline)
+        return self._listed(prefix, keys.parse_numbered, deadline)
 
-    def _path_from(self, held: Committed | None, floor: int, target: int, deadline: Deadline) -> list[Step]:
-        anchor = None
-        if held is None or target - floor > _ANCHOR_DETOUR:
-            anchor = self._newest_anchor(floor, target, deadline)
-        if held is None and anchor is not None:
-            floor = anchor.version
-        chain = self._walk(floor, target, held, deadline)
-        check_chain(chain)
-        versions = {committed.record.version: committed for committed in chain}
-        edges = [_own_edge(committed) for committed in chain if committed is not held]
-        if anchor is not None and anchor.version in versions:
-            check_anchor(anchor, versions[anchor.version])
-            cost = sum(shard.bytes for shard in anchor.snapshot.shards)
-            edges.append(Edge("anchor", None, anchor.version, cost))
-        start = floor if held is not None and chain[0] is held else None
-        return [
-            Step(edge, versions[edge.target], anchor if edge.kind == "anchor" else None)
-            for edge in plan(edges, held=start, target=target)
-        ]
+    def spans(self, deadline: Deadline) -> list[tuple[int, int]]:
+        """Base and target of every span, by target; one listing. Raises LimitExceededError."""
+        return sorted(self._listed(keys.SPANS, keys.parse_span, deadline), key=lambda span: (span[1], span[0]))
 
-    def _newest_anchor(self, floor: int, target: int, deadline: Deadline) -> AnchorRecord | None:
-        """The newest readable anchor at or after the floor, up to the target."""
-        for number in reversed(self.numbers(keys.ANCHORS, deadline)):
-            if number < floor:
-                break
-            if number > target:
-                continue
-            try:
-                return self.anchor(number, deadline)
-            except DeltawireError as error:
-                if error.retryable:
-                    raise
-                # Damaged or just collected: an older one may do. PLN-4
-        return None
+    def _listed(self, prefix: str, parse: Callable[[str], T | None], deadline: Deadline) -> list[T]:
+        def listing() -> list[T]:
+            found: list[T] = []
+            for info in self.transfer.store.list(prefix):
+                parsed = parse(info.key)
+                if parsed is not None:
+                    found.append(parsed)
+                    self.transfer.limits.check("path_records", len(found), f"number of records under {prefix}")
+            return found
 
-    def _walk(self, floor: int, target: int, held: Committed | None, deadline: Deadline) -> list[Committed]:
-        """Version records from the floor, or the last snapshot after it, to the target, ascending."""
-        stream = self.stream(deadline)
-        backwards = range(target, floor if held is not None else floor - 1, -1)
-        if len(backwards) > self.transfer.limits.path_records:
-            raise LimitExceededError(f"{len(backwards):,} records lead to version {target}")
-        found: list[Committed] = []
-        try:
-            for committed in self.transfer.map(lambda n: self._load(n, stream), backwards, deadline=deadline):
-                found.append(committed)
-                if committed.record.snapshot is not None:
-                    return found[::-1]
-        except VersionNotFoundError as error:
-            if not found:
-                raise
-            raise PathLostError(f"{error}, and the way to version {target} leads over it") from None
-        return ([held] if held is not None else []) + found[::-1]
+        return self.transfer.call(deadline, listing)
 
     def _load(self, number: int, stream: StreamRecord) -> Committed:
         # Runs in the pool, so it must not wait for the pool.
@@ -274,6 +239,21 @@ class StreamReader:
             self.trust.check(record, data, stream, what=key)
         check_ours(record, stream, key, number)
         return Committed(record, sha256(data), data)
+
+    def _load_span(self, base: int, target: int, stream: StreamRecord) -> SpanRecord:
+        # Runs in the pool, so it must not wait for the pool.
+        key = keys.span_key(base, target)
+        try:
+            data = self.transfer.store.get(key, max_bytes=self.transfer.limits.record_bytes).data
+        except ObjectNotFoundError:
+            raise VersionNotFoundError(f"there is no span from version {base} to {target}") from None
+        record = records.decode(data, SpanRecord, what=key, limits=self.transfer.limits)
+        if self.trust is not None:
+            self.trust.check(record, data, stream, what=key)
+        check_ours(record, stream, key, target)
+        if record.base != base:
+            raise BrokenChainError(f"{key} is the record of a span from version {record.base}")  # SPN-1
+        return record
 
     def _hinted(self, deadline: Deadline) -> int | None:
         """What ``head.json`` says, if it is there, readable, ours and true. HED-2"""
@@ -299,7 +279,7 @@ class StreamReader:
         return self.transfer.read_small(key, max_bytes=self.transfer.limits.record_bytes, deadline=deadline)
 
 
-def check_ours(record: VersionRecord | AnchorRecord, stream: StreamRecord, key: str, number: int) -> None:
+def check_ours(record: VersionRecord | AnchorRecord | SpanRecord, stream: StreamRecord, key: str, number: int) -> None:
     """A record must be of this stream and of the version its key says. Raises WrongStreamError, BrokenChainError."""
     if record.stream_id != stream.stream_id:
         raise WrongStreamError(f"{key} belongs to stream {record.stream_id}, not {stream.stream_id}")
@@ -310,35 +290,59 @@ def check_ours(record: VersionRecord | AnchorRecord, stream: StreamRecord, key: 
         raise BrokenChainError(f"{key} does not hold the state that the stream was forked from")  # FRK-7
 
 
-def _own_edge(committed: Committed) -> Edge:
-    record = committed.record
-    if record.snapshot is not None:
-        return Edge("snapshot", None, record.version, sum(shard.bytes for shard in record.snapshot.shards))
-    assert record.delta is not None  # noqa: S101 - records.decode checked it (VSN-4)
-    return Edge("delta", record.version - 1, record.version, sum(part.bytes for part in record.delta.parts))
-
-
 def check_chain(chain: list[Committed]) -> None:
     """Each record must follow from the one before. CHN-1 to CHN-4, CHN-6. Raises BrokenChainError."""
-    on_the_way = {committed.record.version: committed for committed in chain}
-    for committed in chain:
+    check_rollbacks(chain)
+    for before, after in itertools.pairwise(chain):
+        check_follows(before, after)
+
+
+def check_follows(before: Committed, after: Committed) -> None:
+    """A record must follow from that of the version before. CHN-1 to CHN-4. Raises BrokenChainError."""
+    old, new = before.record, after.record
+    what = f"version {new.version}"
+    if new.parent is None or new.parent.digest != before.digest:
+        raise BrokenChainError(f"{what} was not made from the version {old.version} that is here")
+    if new.epoch < old.epoch:
+        raise BrokenChainError(f"{what} has epoch {new.epoch}, below its parent's {old.epoch}")
+    if new.delta is None:
+        return
+    if new.tensors.digest != old.tensors.digest:
+        raise BrokenChainError(f"{what} is a delta, but its tensor table is not its parent's")
+    if not _adds_up(old.state_digest, new.delta, new.state_digest):
+        raise BrokenChainError(f"{what}: its state digest does not follow from its parent's and its delta's")
+
+
+def check_span(span: SpanRecord, before: Committed, after: Committed) -> None:
+    """A span must lead from the one version to the other. SPN-4. Raises BrokenChainError."""
+    old, new = before.record, after.record
+    what = f"the span from version {span.base} to {span.version}"
+    if (span.base_digest, span.version_digest) != (before.digest, after.digest):
+        raise BrokenChainError(f"{what} was made of other records")
+    if new.epoch < old.epoch:
+        raise BrokenChainError(f"{what} leads from epoch {old.epoch} to {new.epoch}, which is lower")
+    if not span.tensors.digest == old.tensors.digest == new.tensors.digest:
+        raise BrokenChainError(f"{what} does not have the tensor table of both versions")
+    if span.state_digest != new.state_digest or not _adds_up(old.state_digest, span.delta, new.state_digest):
+        raise BrokenChainError(f"{what}: the state digest does not follow from the base's and its delta's")
+
+
+def _adds_up(before: str, delta: Delta, after: str) -> bool:
+    change = int(delta.digest_after, 16) - int(delta.digest_before, 16)
+    return (int(before, 16) + change) % (1 << 64) == int(after, 16)
+
+
+def check_rollbacks(way: Iterable[Committed]) -> None:
+    """Each rollback must have the state of the version that it names, if that is on the way. CHN-6
+
+    Raises:
+        BrokenChainError: it does not, or names another record.
+    """
+    on_the_way = {committed.record.version: committed for committed in way}
+    for committed in on_the_way.values():
         origin = committed.record.rollback_of
         if origin is not None and origin.version in on_the_way:
             check_rollback(committed.record, on_the_way[origin.version])
-    for before, after in itertools.pairwise(chain):
-        old, new = before.record, after.record
-        what = f"version {new.version}"
-        if new.parent is None or new.parent.digest != before.digest:
-            raise BrokenChainError(f"{what} was not made from the version {old.version} that is here")
-        if new.epoch < old.epoch:
-            raise BrokenChainError(f"{what} has epoch {new.epoch}, below its parent's {old.epoch}")
-        if new.delta is None:
-            continue
-        if new.tensors.digest != old.tensors.digest:
-            raise BrokenChainError(f"{what} is a delta, but its tensor table is not its parent's")
-        change = int(new.delta.digest_after, 16) - int(new.delta.digest_before, 16)
-        if (int(old.state_digest, 16) + change) % (1 << 64) != int(new.state_digest, 16):
-            raise BrokenChainError(f"{what}: its state digest does not follow from its parent's and its delta's")
 
 
 def check_rollback(record: VersionRecord, earlier: Committed) -> None:

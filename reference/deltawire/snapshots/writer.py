@@ -75,18 +75,25 @@ def write_snapshot(
     runs = plan_shards(table.tensors, shard_bytes)
     names = [shard_name(index + 1, len(runs)) for index in range(len(runs))]
     shards = tuple(
-        _write_shard(store, run, read, digests, key=prefix + name) for run, name in zip(runs, names, strict=True)
+        write_shard(store, run, read, digests, key=prefix + name) for run, name in zip(runs, names, strict=True)
     )
+    return Snapshot(
+        shards=shards,
+        index=write_index(store, runs, prefix=prefix),
+        files=write_files(store, files, prefix=prefix),
+    )
+
+
+def write_index(store: Store, runs: Sequence[Sequence[Tensor]], *, prefix: str) -> Descriptor:
+    """Write the index of a snapshot whose shards are these runs of tensors."""
+    names = [shard_name(index + 1, len(runs)) for index in range(len(runs))]
     weight_map = {tensor.name: name for run, name in zip(runs, names, strict=True) for tensor in run}
-    index = {"metadata": {"total_size": table.state_bytes}, "weight_map": weight_map}
+    total = sum(tensor.bytes for run in runs for tensor in run)
+    index = {"metadata": {"total_size": total}, "weight_map": weight_map}
     data = json.dumps(index, indent=1, ensure_ascii=False).encode()
     key = prefix + SHARD_INDEX
     _put(store, key, data)
-    return Snapshot(
-        shards=shards,
-        index=Descriptor(key=key, media_type=JSON_TYPE, bytes=len(data), digest=sha256(data)),
-        files=write_files(store, files, prefix=prefix),
-    )
+    return Descriptor(key=key, media_type=JSON_TYPE, bytes=len(data), digest=sha256(data))
 
 
 def write_files(store: Store, files: Mapping[str, bytes], *, prefix: str) -> tuple[File, ...]:
@@ -113,7 +120,18 @@ def describe_file(name: str, content: bytes, *, key: str) -> File:
     return File(name=name, key=key, media_type=media_type, bytes=len(content), digest=sha256(content))
 
 
-def _write_shard(store: Store, run: Sequence[Tensor], read: ReadTensor, digests: Sequence[int], *, key: str) -> Shard:
+def write_shard(
+    store: Store, run: Sequence[Tensor], read: ReadTensor, digests: Mapping[int, int] | Sequence[int], *, key: str
+) -> Shard:
+    """Write one shard of consecutive tensors, streaming.
+
+    Args:
+        store: where to.
+        run: the tensors, in table order.
+        read: gives each tensor's bytes, called once for each in file order.
+        digests: each tensor's share of the state digest, by ordinal.
+        key: in a data folder of this one logical write (KEY-4).
+    """
     order = file_order(run)
     header = build_header(order, {tensor.name: digests[tensor.ordinal] for tensor in order})
     found: list[Stored] = []

@@ -1,0 +1,163 @@
+"""Taking one step of a way: a delta or a snapshot, fetched, verified, applied (SPEC.md section 11.6)."""
+
+from __future__ import annotations
+
+import bisect
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from deltawire.consumer.loading import check_room, load_snapshot
+from deltawire.consumer.staging import Totals, check_disjoint, check_totals, stage_row
+from deltawire.consumer.timings import Clock
+from deltawire.deadline import Deadline
+from deltawire.errors import StateMismatchError
+from deltawire.format.records import Delta, Snapshot
+from deltawire.format.tensors import Tensor, TensorTable
+from deltawire.parts.reader import read_batch
+from deltawire.reading.stream import Committed
+from deltawire.reading.transfer import RangeRequest, Transfer
+from deltawire.targets.base import Change, Held, Target, TensorBits
+
+_MASK = (1 << 64) - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Staged:
+    """What a delta makes of some tensors, verified, with nothing written yet."""
+
+    changes: list[Change]
+    totals: Totals
+    """Of the rows of these tensors."""
+    bytes: int
+    """Fetched for them."""
+
+    def digest_from(self, before: int) -> int:
+        """Digest of these tensors with the changes applied, from what it is without. DIG-3"""
+        return (before + self.totals.after - self.totals.before) & _MASK
+
+
+def stage_delta(
+    transfer: Transfer,
+    delta: Delta,
+    table: TensorTable,
+    selected: Sequence[Tensor],
+    bits_of: Callable[[Tensor], TensorBits],
+    deadline: Deadline,
+    clock: Clock,
+) -> Staged:
+    """Fetch, decode and verify the rows that a delta has for some tensors, against the bits held of them. FOL-5
+
+    Args:
+        transfer: where the parts are.
+        delta: a version's or a span's.
+        table: its tensor table.
+        selected: the tensors wanted, in table order. If they are all, the sums of the delta are checked too (FOL-6).
+        bits_of: the bits that a tensor has before the delta.
+        deadline: when to give up.
+        clock: counts the time.
+
+    Raises:
+        WrongBaseError: the bits held are not those that the delta was made from.
+        IntegrityError, FormatError, UnsupportedCodecError: the delta is not what its record says.
+    """
+    ordinals = [tensor.ordinal for tensor in selected]
+    wanted = set(ordinals)
+    every = len(wanted) == len(table.tensors)
+    batches = [
+        (part, batch)
+        for part in delta.parts
+        for batch in part.batches
+        if every or _any_between(ordinals, batch.first_tensor, batch.last_tensor)
+    ]
+    requests = (RangeRequest(part.key, batch.offset, batch.bytes) for part, batch in batches)
+    totals = Totals()
+    changes: list[Change] = []
+    started = time.perf_counter()
+    for (part, batch), data in zip(batches, transfer.ranges(requests, deadline=deadline), strict=True):
+        started = clock.add("fetch", started)
+        for row in read_batch(data, part, batch, table, limits=transfer.limits):
+            if row.tensor in wanted:
+                tensor = table.tensors[row.tensor]
+                changes.append(stage_row(row, tensor, bits_of(tensor), totals))
+        started = clock.add("decode", started)
+    check_disjoint(changes)
+    if every:
+        check_totals(totals, delta)
+    clock.add("decode", started)
+    return Staged(changes, totals, sum(batch.bytes for _, batch in batches))
+
+
+def take_delta(
+    transfer: Transfer,
+    target: Target,
+    delta: Delta,
+    version: Committed,
+    table: TensorTable,
+    held: Held,
+    deadline: Deadline,
+    clock: Clock,
+) -> Staged:
+    """Make ``version`` of what a target holds, by a delta, all or nothing. FOL-5, APL-1
+
+    Raises:
+        WrongBaseError, IntegrityError, FormatError, UnsupportedCodecError: as ``stage_delta``; nothing was written.
+        StateMismatchError: it would not be that version; nothing was written.
+    """
+    staged = stage_delta(transfer, delta, table, held.tensors, target.bits, deadline, clock)
+    started = time.perf_counter()
+    digest = staged.digest_from(held.digest)
+    if len(held.tensors) == len(table.tensors) and digest != int(version.record.state_digest, 16):
+        raise StateMismatchError(f"version {version.record.version} would not have its state digest")  # DIG-5
+    target.apply(staged.changes, Held(version, table, held.tensors, digest))
+    clock.add("apply", started)
+    return staged
+
+
+def take_snapshot(
+    transfer: Transfer,
+    target: Target,
+    snapshot: Snapshot,
+    version: Committed,
+    table: TensorTable,
+    selected: Sequence[Tensor],
+    deadline: Deadline,
+    clock: Clock,
+    *,
+    whole_shards: bool = False,
+) -> int:
+    """Load ``version`` into a target in place of whatever it holds, all or nothing; the bytes fetched. SNP-5, APL-4
+
+    With ``whole_shards`` no shard is read in part. SIG-7
+
+    Raises:
+        IntegrityError, FormatError: the snapshot is not what its record says; what is held stays.
+        TargetMismatchError: the target's tensors are not those of the version.
+    """
+    started = time.perf_counter()
+    check_room(transfer, snapshot, table, selected, deadline)
+    try:
+        target.begin_snapshot(table, selected)
+        expected = int(version.record.state_digest, 16)
+        loaded = load_snapshot(
+            transfer,
+            snapshot,
+            table,
+            selected,
+            target,
+            deadline,
+            state_digest=expected,
+            whole_shards=whole_shards,
+        )
+    except BaseException:
+        target.abort_snapshot()
+        raise
+    started = clock.add("fetch", started)
+    target.end_snapshot(Held(version, table, tuple(selected), loaded.digest))
+    clock.add("apply", started)
+    return loaded.bytes
+
+
+def _any_between(ordinals: list[int], first: int, last: int) -> bool:
+    place = bisect.bisect_left(ordinals, first)
+    return place < len(ordinals) and ordinals[place] <= last

@@ -1,0 +1,7 @@
+"""Hypothesis settings for this folder."""
+
+from __future__ import annotations
+
+from tests.strategies import load_profile
+
+load_profile()
