@@ -37,6 +37,8 @@ class Actor(ABC):
     """One process on one stream."""
 
     kind: str
+    places: tuple[str, ...]
+    """Where it matters most who goes on first."""
 
     def __init__(self, simulation: Simulation, store: MemoryStore, truth: Truth, *, rate: float = 1.0) -> None:
         self.truth = truth
@@ -84,11 +86,15 @@ class Actor(ABC):
         self.check()
 
     def finish(self, limit: int = 3000) -> None:
-        """Let it come to the end of what it does."""
+        """Let it come to the end of what it does, in its other threads too."""
         before = self.done
         for _ in range(limit):
-            self.step()
-            if self.done != before:
+            if self.done == before:
+                self.step()
+            elif others := self.process.runnable[1:]:
+                self.process.simulation.resume(others[0])
+            else:
+                self.check()
                 return
         raise AssertionError(f"{self.name} does not come to an end: {[task.where for task in self.process.tasks]}")
 
@@ -109,6 +115,7 @@ class Writer(Actor):
     """A trainer that publishes one state after the other, and opens the stream again when it has to."""
 
     kind = "writer"
+    places = ("before create versions/", "after create versions/", "before create anchors/")
     take_over = False
     """Whether it takes the stream from whoever holds it, the next time that it opens it."""
 
@@ -164,6 +171,13 @@ class Reader(Actor):
     """An engine that goes to the newest version again and again."""
 
     kind = "reader"
+    places = (
+        "before overwrite leases/readers/",
+        "after overwrite leases/readers/",
+        "after get retention.json",
+        "after get versions/",
+        "before get_range ",
+    )
 
     def __init__(self, *args: Any, pins: bool = True, **options: Any) -> None:
         self.pins = pins
@@ -181,9 +195,7 @@ class Reader(Actor):
         return None if held is None else held.committed.record.version
 
     def live(self) -> None:
-        with Follower(
-            self.wire, self.target, workers=1, pin=self.pins, pin_ttl=TTL, holder=self.name
-        ) as follower:
+        with Follower(self.wire, self.target, workers=1, pin=self.pins, pin_ttl=TTL, holder=self.name) as follower:
             self.pinning = follower._pinning
             while True:
                 self.rest()
@@ -251,6 +263,7 @@ class Judge(Actor):
     """Reads every version that is retained, from nothing."""
 
     kind = "judge"
+    places = (IDLE,)
 
     def live(self) -> None:
         for version in self.truth.line:

@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager
 from typing import Any
 
-from deltawire.consumer.pin import PinTerms
-from deltawire.consumer.pinning import pinned
-from deltawire.deadline import Deadline
 from deltawire.errors import (
     ConflictError,
     DeadlineExceededError,
@@ -21,8 +17,7 @@ from deltawire.maintaining.ladder import Ladder
 from deltawire.maintaining.maintainer import Maintainer
 from deltawire.maintaining.retaining import RetentionPolicy
 from deltawire.producer.anchors import AnchorPolicy
-from deltawire.reading.stream import StreamReader
-from tests.coordination.actors import TTL, Actor
+from tests.coordination.actors import Actor
 
 GRACE = 40.0
 
@@ -31,6 +26,14 @@ class Collector(Actor):
     """Moves the boundary and collects, again and again."""
 
     kind = "collector"
+    places = (
+        "after list leases/readers/",
+        "before replace retention.json",
+        "after replace retention.json",
+        "before delete data/",
+        "before delete versions/",
+        "after list data/",
+    )
 
     def __init__(self, *args: Any, keep_every: int | None = None, wait: bool = False, **options: Any) -> None:
         self.options = CollectOptions(
@@ -53,7 +56,7 @@ class Builds(Actor):
     """Makes anchors and spans, again and again."""
 
     kind = "builder"
-    _reader: StreamReader
+    places = ("before put_stream ", "before create anchors/", "after create anchors/", "before create spans/")
 
     def live(self) -> None:
         with Builder(
@@ -63,16 +66,10 @@ class Builds(Actor):
             batch=1,
             shard_bytes=40,
             workers=1,
-            pin=self._pin,
         ) as builder:
-            self._reader = builder._reader
             while True:
                 self.rest()
                 try:
                     builder.run(force=True)
                 except (StoreError, DeadlineExceededError, StreamNotFoundError, VersionNotFoundError):
                     continue
-
-    def _pin(self, first: int, last: int) -> AbstractContextManager[object]:
-        terms = PinTerms(ttl=TTL, holder=self.name)
-        return pinned(self._reader, first, last, deadline=Deadline(None), terms=terms)

@@ -119,15 +119,20 @@ class Process:
         self.tasks.append(task)
         return task
 
+    @property
+    def runnable(self) -> list[Task]:
+        """Threads that wait for nothing but their turn."""
+        return [task for task in self.tasks if task.runnable]
+
     def step(self, which: int = 0) -> None:
         """Let one of its threads run to its next pause, the time passing in which all of them sleep."""
-        runnable = [task for task in self.tasks if task.runnable]
+        runnable = self.runnable
         while not runnable:
             wakes = [task.wake for task in self.tasks if task.wake is not None]
             if not wakes:
                 return
             self.simulation.advance(max(min(wakes) - self.simulation.now, 0.0))
-            runnable = [task for task in self.tasks if task.runnable]
+            runnable = self.runnable
         self.simulation.resume(runnable[which % len(runnable)])
 
     def kill(self) -> None:

@@ -12,10 +12,10 @@ import pytest
 
 from deltawire.store import memory
 from deltawire.store.memory import MemoryStore
-from tests.coordination.actors import TTL, Reader, Writer
+from tests.coordination.actors import Reader, Writer
 from tests.coordination.maintainers import Collector
 from tests.coordination.simulation import Simulation, installed
-from tests.coordination.truth import Truth, ViolationError
+from tests.coordination.truth import REBASE_EVERY, Truth
 
 BUCKET = "schedules"
 
@@ -27,6 +27,7 @@ class World:
         self.simulation = Simulation()
         self.store = MemoryStore(BUCKET)
         self.truth = Truth(self.simulation, self.store)
+        self.truth.seeds = REBASE_EVERY - 1  # the next ones have one table
         self.parts = self.simulation, self.store, self.truth
 
     def close(self) -> None:
@@ -67,3 +68,30 @@ def late_writer(world: World) -> None:
 
 def test_late_writer(world: World) -> None:
     late_writer(world)
+
+
+def late_neighbour(world: World) -> None:
+    """What a late writer creates lies between what a reader holds and the boundary right behind it."""
+    late, writer, collector = Writer(*world.parts), Writer(*world.parts), Collector(*world.parts)
+    reader = Reader(*world.parts, pins=False)
+    late.finish()
+    late.finish()
+    reader.finish()
+    reader.finish()
+    assert reader.version == 0
+    late.until("before create versions/")
+    late.process.stalled = True
+    writer.take_over = True
+    for _ in range(4):
+        writer.finish()
+    collector.finish()
+    collector.finish()
+    assert world.truth.boundary == 2
+    late.until("after create versions/")
+    assert world.truth.garbage
+    reader.finish()
+    assert reader.version == 3
+
+
+def test_late_neighbour(world: World) -> None:
+    late_neighbour(world)

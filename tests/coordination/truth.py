@@ -70,7 +70,7 @@ def named(record: Any) -> Iterator[str]:
 
 def read_retention(data: bytes | None) -> Callable[[int], bool]:
     """Which versions are retained, as a record says."""
-    record = {"boundary": 0} if data is None else json.loads(data)
+    record: dict[str, Any] = {"boundary": 0} if data is None else json.loads(data)
     boundary, kept = record["boundary"], frozenset(record.get("kept", ()))
     return lambda number: number >= boundary or number in kept
 
@@ -239,7 +239,7 @@ class Truth:
                 base, target = int(key[27:47]), int(key[6:26])
                 if not (self.retained(base) and self.retained(target)):
                     continue
-            elif key.startswith(("data/", "tensors/", "files/", "leases/readers/", "probe/")):
+            elif key.startswith(("data/", "leases/readers/")):
                 continue
             alive.add(key)
             if key.endswith(".json") and key.startswith(("versions/", "anchors/", "spans/")):

@@ -153,7 +153,12 @@ class WayFinder:
         if start is None or target - start > _NEAR or self._bad or self._gone:
             self._look()
         for _ in range(_ROUNDS):
-            steps = self._checked(target, held)
+            try:
+                steps = self._checked(target, held)
+            except BrokenChainError:
+                if not self._moved():
+                    raise
+                continue
             # Only now: a record that was created where one had been collected is found out by the boundary. RET-3
             self._retention = self._keep(steps[0], start)
             if all(step.edge.target in self._retention for step in steps):
@@ -163,6 +168,12 @@ class WayFinder:
             if not self._looked:
                 self._look()
         raise PathLostError(f"the boundary passed every way to version {target} that was found")
+
+    def _moved(self) -> bool:
+        """Whether the boundary was moved after the way was planned: what was read may not be of the stream. RET-3"""
+        before = self._retention
+        self._look()
+        return (self._retention.boundary, self._retention.kept) != (before.boundary, before.kept)
 
     def _keep(self, first: Step, start: int | None) -> Retention:
         """Read what is retained, once what the way needs is pinned, if the reader pins. PIN-3, PIN-4"""
