@@ -183,6 +183,8 @@ class Reader(Actor):
         self.pins = pins
         self.target = ArraysTarget()
         self.shown: int | None = None
+        self.goal: int | None = None
+        """The version that it wants; None for the newest."""
         self.pinning: Pinning | None = None
         self.relied = "", read_retention(None)
         """The pin that was confirmed last, and what was retained then."""
@@ -201,16 +203,18 @@ class Reader(Actor):
                 self.rest()
                 newest = len(self.truth.line) - 1
                 try:
-                    follower.poll()
+                    follower.poll(to=self.goal)
                 except StoreError:
                     continue
                 except (StreamNotFoundError, VersionNotFoundError, PathLostError, MissingObjectError) as error:
                     self._lost(error, newest)
                 else:
-                    if (self.version or 0) < newest:
+                    if self.goal is None and (self.version or 0) < newest:
                         self.truth.fail(f"{self.name} is at version {self.version} after a poll that began at {newest}")
 
     def _lost(self, error: DeltawireError, newest: int) -> None:
+        if self.goal is not None:
+            return
         if newest < 0 and isinstance(error, (StreamNotFoundError, VersionNotFoundError)):
             return
         if self.pin is None and newest >= 0:

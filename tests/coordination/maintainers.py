@@ -62,7 +62,7 @@ class Builds(Actor):
         with Builder(
             self.wire,
             ladder=Ladder(smallest=2, largest=4),
-            anchors=AnchorPolicy(every=3, outweigh=None),
+            anchors=AnchorPolicy(every=1, outweigh=None),
             batch=1,
             shard_bytes=40,
             workers=1,

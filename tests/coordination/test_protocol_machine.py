@@ -159,8 +159,7 @@ class ProtocolMachine(RuleBasedStateMachine):
             for _ in range(3):
                 actor.finish()
                 self.simulation.advance(2 * GRACE)
-            left = self.truth.leftovers()
-            assert not left, f"nothing needs {left}"
+            self.truth.check_tidy()
         for actor in self.all(Builds):
             actor.finish()
         Judge(self.simulation, self.store, self.truth).finish()

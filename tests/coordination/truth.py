@@ -25,7 +25,6 @@ REBASE_EVERY = 6
 """Of so many states one has another table."""
 
 _VERSION = re.compile(r"versions/(\d{20})\.json")
-_ANCHOR = re.compile(r"anchors/(\d{20})\.json")
 
 
 class ViolationError(AssertionError):
@@ -227,24 +226,26 @@ class Truth:
 
     # When all is over
 
-    def leftovers(self) -> list[str]:
-        """What a stream that was maintained long enough does not hold."""
-        keys = set(self._objects)
+    def check_complete(self) -> None:
+        """Anchors and spans of retained versions name nothing that is not there, unless their maker has died."""
+        records = [key for key in self._objects if key.startswith(("anchors/", "spans/")) and self._stays(key)]
+        broken = [key for key in records if not all(map(self._exists, named(json.loads(self._read(key)))))]
+        assert not broken, f"{broken} name what is not there"
+
+    def check_tidy(self) -> None:
+        """A stream that was maintained long enough holds nothing that nobody needs."""
         alive: set[str] = set()
-        for key in keys:
-            if match := _VERSION.fullmatch(key) or _ANCHOR.fullmatch(key):
-                if not self.retained(int(match[1])):
-                    continue
-            elif key.startswith("spans/"):
-                base, target = int(key[27:47]), int(key[6:26])
-                if not (self.retained(base) and self.retained(target)):
-                    continue
-            elif key.startswith(("data/", "leases/readers/")):
-                continue
-            alive.add(key)
-            if key.endswith(".json") and key.startswith(("versions/", "anchors/", "spans/")):
-                alive.update(named(json.loads(self._read(key))))
-        return sorted(keys - alive)
+        for key in self._objects:
+            if not key.startswith(("data/", "leases/readers/")) and self._stays(key):
+                alive.add(key)
+                if key.startswith(("versions/", "anchors/", "spans/")):
+                    alive.update(named(json.loads(self._read(key))))
+        left = sorted(self._objects.keys() - alive)
+        assert not left, f"nobody needs {left}"
+
+    def _stays(self, key: str) -> bool:
+        """Whether all versions that a record's key names are retained."""
+        return all(self.retained(int(number)) for number in re.findall(r"\d{20}", key))
 
 
 def version_key(number: int) -> str:
