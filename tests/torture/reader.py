@@ -27,9 +27,7 @@ def follow(scene: Scene, who: str, life: int, journal: Journal) -> None:
             if last and update is None and follower.version is not None:
                 record = follower.record
                 assert record is not None
-                journal.note(
-                    "finished", version=follower.version, digest=follower.verify(), content=_content(follower)
-                )
+                journal.note("finished", version=follower.version, digest=follower.verify(), content=_content(follower))
                 return
             time.sleep(rng.uniform(0.02, 0.3))
 

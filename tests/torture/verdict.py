@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
+from contextlib import closing
 from dataclasses import dataclass, field
 
 from deltawire.consumer.follower import Follower
@@ -37,7 +38,7 @@ class Verdict:
 def judge(scene: Scene, did: Counter[str]) -> Verdict:
     """Hold the stream, and what everybody noted, against each other."""
     verdict = Verdict(counts=Counter(did))
-    with open_store(scene.url) as store:
+    with closing(open_store(scene.url)) as store:
         verified = verify_stream(store, deep=True)
         verdict.wrong += [f"{found.code} in {found.key}: {found.message}" for found in verified.findings]
         verdict.notes = verified.notes

@@ -64,7 +64,5 @@ def _publish(publisher: Publisher, state: State, rng: np.random.Generator, journ
         metadata={"content": content},
         files={"config.json": b"{}"},
     )
-    journal.note(
-        "committed", version=done.version, digest=done.state_digest, content=content, epoch=done.record.epoch
-    )
+    journal.note("committed", version=done.version, digest=done.state_digest, content=content, epoch=done.record.epoch)
     time.sleep(rng.uniform(0.02, 0.2))
