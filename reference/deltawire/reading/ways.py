@@ -12,6 +12,8 @@ from deltawire.errors import (
     BrokenChainError,
     DeltawireError,
     DigestMismatchError,
+    FormatError,
+    IntegrityError,
     LimitExceededError,
     MalformedPartError,
     MalformedRecordError,
@@ -153,7 +155,12 @@ class WayFinder:
         if start is None or target - start > _NEAR or self._bad or self._gone:
             self._look()
         for _ in range(_ROUNDS):
-            steps = self._checked(target, held)
+            try:
+                steps = self._checked(target, held)
+            except (PathLostError, IntegrityError, FormatError):
+                if not self._look():
+                    raise
+                continue  # what was missing, or of another line, had been collected meanwhile. PLN-6
             # Only now: a record that was created where one had been collected is found out by the boundary. RET-3
             self._retention = self._keep(steps[0], start)
             if all(step.edge.target in self._retention for step in steps):
@@ -189,8 +196,13 @@ class WayFinder:
         if self._first is None:
             self._first = error.with_traceback(None)  # which would hold what the failed step had in memory
 
-    def _look(self) -> None:
-        """See what anchors and spans there are. What cannot be listed is done without. PLN-4, SPN-6"""
+    def _look(self) -> bool:
+        """See what anchors and spans there are. What cannot be listed is done without. PLN-4, SPN-6
+
+        Returns:
+            Whether the boundary has moved since it was last looked at.
+        """
+        before = self._retention
         self._looked = True
         self._retention = self._reader.retention(self._deadline)
         try:
@@ -201,6 +213,7 @@ class WayFinder:
             self._spans = self._reader.spans(self._deadline)
         except LimitExceededError as error:
             self._note("the spans", error)
+        return self._retention.boundary > before.boundary
 
     def _checked(self, target: int, held: Committed | None) -> list[Step]:
         while True:
