@@ -200,7 +200,7 @@ class WayFinder:
         """See what anchors and spans there are. What cannot be listed is done without. PLN-4, SPN-6
 
         Returns:
-            Whether the boundary has moved since it was last looked at.
+            Whether what is retained has changed since it was last looked at.
         """
         before = self._retention
         self._looked = True
@@ -213,7 +213,7 @@ class WayFinder:
             self._spans = self._reader.spans(self._deadline)
         except LimitExceededError as error:
             self._note("the spans", error)
-        return self._retention.boundary > before.boundary
+        return (self._retention.boundary, self._retention.kept) != (before.boundary, before.kept)
 
     def _checked(self, target: int, held: Committed | None) -> list[Step]:
         while True:
