@@ -98,13 +98,13 @@ def open_line(
         if stream.origin is not None:
             _check_fork(reader, deadline)
         if stream.writers == "single" or not store.guarantees.compare_and_swap:
-            return _read_line(store, reader, signing, limits=limits, workers=workers, deadline=deadline)
+            return _read_line(store, reader, signing, terms, limits=limits, workers=workers, deadline=deadline)
         lease = WriterLease(store, stream, terms, limits=limits)
         _acquire(transfer, lease, deadline)
         heartbeat = LeaseHeartbeat(lease)
         try:
             # Only now: whatever the holder before committed until it was fenced is in the line. OPN-7
-            line = _read_line(store, reader, signing, limits=limits, workers=workers, deadline=deadline)
+            line = _read_line(store, reader, signing, terms, limits=limits, workers=workers, deadline=deadline)
             if line.parent is not None:
                 newest = line.parent.record.epoch
                 transfer.call(deadline, lambda: lease.rise_above(newest))
@@ -176,7 +176,14 @@ def _check_fork(reader: StreamReader, deadline: Deadline) -> None:
 
 
 def _read_line(
-    store: Store, reader: StreamReader, signing: Signing | None, *, limits: Limits, workers: int, deadline: Deadline
+    store: Store,
+    reader: StreamReader,
+    signing: Signing | None,
+    terms: LeaseTerms,
+    *,
+    limits: Limits,
+    workers: int,
+    deadline: Deadline,
 ) -> Line:
     stream = reader.stream(deadline)
     try:
@@ -184,7 +191,15 @@ def _read_line(
     except VersionNotFoundError:
         return Line(stream, signing=signing)
     target = ArraysTarget()
-    with Follower(store, target, trust=reader.trust, limits=limits, workers=workers) as follower:
+    with Follower(
+        store,
+        target,
+        trust=reader.trust,
+        limits=limits,
+        workers=workers,
+        pin_ttl=terms.ttl,  # a producer that dies here is gone as soon as its lease is
+        holder=terms.holder,
+    ) as follower:
         update = follower.poll(timeout=deadline.remaining())
     held = target.held
     assert update is not None  # noqa: S101 - there is a version, and the target held none

@@ -12,6 +12,8 @@ from deltawire.errors import (
     BrokenChainError,
     DeltawireError,
     DigestMismatchError,
+    FormatError,
+    IntegrityError,
     LimitExceededError,
     MalformedPartError,
     MalformedRecordError,
@@ -155,10 +157,10 @@ class WayFinder:
         for _ in range(_ROUNDS):
             try:
                 steps = self._checked(target, held)
-            except BrokenChainError:
-                if not self._moved():
+            except (PathLostError, IntegrityError, FormatError):
+                if not self._look():
                     raise
-                continue
+                continue  # what was missing, or of another line, had been collected meanwhile. PLN-6
             # Only now: a record that was created where one had been collected is found out by the boundary. RET-3
             self._retention = self._keep(steps[0], start)
             if all(step.edge.target in self._retention for step in steps):
@@ -168,12 +170,6 @@ class WayFinder:
             if not self._looked:
                 self._look()
         raise PathLostError(f"the boundary passed every way to version {target} that was found")
-
-    def _moved(self) -> bool:
-        """Whether the boundary was moved after the way was planned: what was read may not be of the stream. RET-3"""
-        before = self._retention
-        self._look()
-        return (self._retention.boundary, self._retention.kept) != (before.boundary, before.kept)
 
     def _keep(self, first: Step, start: int | None) -> Retention:
         """Read what is retained, once what the way needs is pinned, if the reader pins. PIN-3, PIN-4"""
@@ -200,8 +196,13 @@ class WayFinder:
         if self._first is None:
             self._first = error.with_traceback(None)  # which would hold what the failed step had in memory
 
-    def _look(self) -> None:
-        """See what anchors and spans there are. What cannot be listed is done without. PLN-4, SPN-6"""
+    def _look(self) -> bool:
+        """See what anchors and spans there are. What cannot be listed is done without. PLN-4, SPN-6
+
+        Returns:
+            Whether what is retained has changed since it was last looked at.
+        """
+        before = self._retention
         self._looked = True
         self._retention = self._reader.retention(self._deadline)
         try:
@@ -212,6 +213,7 @@ class WayFinder:
             self._spans = self._reader.spans(self._deadline)
         except LimitExceededError as error:
             self._note("the spans", error)
+        return (self._retention.boundary, self._retention.kept) != (before.boundary, before.kept)
 
     def _checked(self, target: int, held: Committed | None) -> list[Step]:
         while True:
