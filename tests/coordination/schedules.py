@@ -173,7 +173,7 @@ def kept_version_held(world: World) -> None:
         writer.finish()
     collector.finish()
     collector.finish()
-    assert (world.truth.boundary, world.truth.kept) == (2, {0})
+    assert (world.truth.boundary, world.truth.kept) == (2, frozenset([0]))
     reader.finish()
     assert reader.version == 3
 
