@@ -16,7 +16,9 @@ ROOT = Path(__file__).parents[2]
 
 def torture(url: str, folder: Path, *, seed: int) -> None:
     command = [sys.executable, "-m", "tests.torture", url, "--seed", str(seed), "--folder", str(folder)]
-    done = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=1800, check=False)
+    done = subprocess.run(
+        command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=1800, check=False
+    )
     print(done.stdout)
     assert done.returncode == 0, "see the captured output"
 
