@@ -14,6 +14,7 @@ import typer
 
 from deltawire import Follower
 from deltawire.cli import quantities
+from deltawire.format import keys
 from deltawire.store import LocalStore
 from tests.cli.conftest import Run
 
@@ -84,12 +85,17 @@ def test_pins(run: Run, stream: Path) -> None:
         assert (found["holder"], found["first"], found["last"]) == ("engine \x1b[31mone", 0, None)
         assert (found["ttl_seconds"], found["released"], found["error"]) == (90.0, False, None)
         assert found["acquired_at"] <= found["renewed_at"]
+        kept = (stream / keys.pin_key(found["id"])).read_bytes()
         text = run("pins", stream).out
         assert "engine \\x1b[31mone" in text
         assert "90 s" in text
         held = run("maintain", stream, "--dry-run", "--keep-last", "1")
         assert "held back" in held.out
         assert "engine" in held.out
+    assert run("pins", stream, "--json").json["pins"] == []
+    pin = stream / keys.pin_key(found["id"])
+    pin.parent.mkdir(exist_ok=True)
+    pin.write_bytes(kept.replace(b'"released":false', b'"released":true'))
     assert run("pins", stream, "--json").json["pins"][0]["released"] is True
     assert "released" in run("pins", stream).out
     LocalStore(stream).put("leases/readers/5a0f6a52-8c1f-4f4e-9f0e-9a1f3f8b2c77.json", b"?", mode="overwrite")
@@ -98,11 +104,13 @@ def test_pins(run: Run, stream: Path) -> None:
     assert "unreadable" in run("pins", stream).out
 
 
-def test_following_without_a_pin(run: Run, stream: Path, tmp_path: Path) -> None:
-    run("follow", stream, tmp_path / "a", "--once", "--no-pin")
-    assert not list((stream / "leases").glob("readers/*.json"))
-    run("follow", stream, tmp_path / "b", "--once")
-    assert len(list((stream / "leases" / "readers").glob("*.json"))) == 1
+def test_a_pin_that_cannot_be_written_is_told_once(run: Run, stream: Path, tmp_path: Path) -> None:
+    (stream / "leases").mkdir(exist_ok=True)
+    (stream / "leases" / "readers").write_text("in the way")
+    told = run("follow", stream, tmp_path / "a", "--until", "3", "--every-version")
+    assert (told.status, told.err.count("not kept from being collected")) == (0, 1)
+    silent = run("follow", stream, tmp_path / "b", "--once", "--no-pin")
+    assert (silent.status, silent.err) == (0, "")
 
 
 @pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGINT])

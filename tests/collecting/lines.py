@@ -193,6 +193,11 @@ def pin(
     return found
 
 
+def released(store: Store, first: int) -> None:
+    """A pin that its reader gave up, but could not delete."""
+    rewrite(store, keys.pin_key(pin(store, first).id), released=True)
+
+
 def add_span(store: Store, base: int, target: int) -> str:
     """A span as far as collecting looks into it: its record, and a part."""
     with reading(store) as reader:

@@ -50,6 +50,7 @@ from tests.collecting.lines import (
     pin,
     pins_of,
     reading,
+    released,
     retention_of,
     rewrite,
     set_age,
@@ -371,7 +372,7 @@ def test_a_dry_run_writes_nothing_and_says_what_a_pass_does(policy: RetentionPol
     add_orphan(memory, 5)
     add_orphan(memory, 5, age=10.0)
     add_span(memory, 1, 6)
-    pin(memory, 2).release()
+    released(memory, 2)
     store = FaultyStore(memory)
     said = collect(store, policy, dry_run=True)
     assert not store.effects
@@ -442,10 +443,10 @@ def test_what_stays_can_be_read_and_nothing_else_stays(case: tuple[Plan, dict[st
     for _ in range(data.draw(st.integers(0, 2))):
         first = data.draw(st.sampled_from(numbers(store)))
         last = data.draw(st.none() | st.integers(first, plan.count))
-        found = pin(store, first, last)
         if data.draw(st.booleans()):
-            found.release()
+            released(store, first)
         else:
+            pin(store, first, last)
             held[first] = last
     before = set(numbers(store))
     done = collect(store, RetentionPolicy(**rules))
@@ -462,7 +463,8 @@ def test_what_stays_can_be_read_and_nothing_else_stays(case: tuple[Plan, dict[st
     check_reachable(store, plan, [number for number in numbers(store) if number in retention])
     check_nothing_else(store, stays)
     assert len(pins_of(store)) == len([p for p in pins_of(store) if not p.released])
-    assert not [f for f in verify_stream(store, deep=True).findings if "is missing, but" not in f.message]
+    # The spans of this test are spans as far as collecting looks into them.
+    assert not [f for f in verify_stream(store, deep=True).findings if not f.key.startswith(keys.SPANS)]
     with reading(store) as reader:
         assert reader.latest(NEVER_ENDS) == plan.count - 1
     assert does_nothing(store, RetentionPolicy(**rules))

@@ -21,7 +21,7 @@ from tests.collecting.lines import (
     collect,
     line,
     numbers,
-    pin,
+    released,
     retention_of,
 )
 from tests.faults.faulty_store import APPLICABLE, BindingBugError, Call, Fault, FaultyStore
@@ -41,7 +41,7 @@ def given() -> MemoryStore:
     add_span(store, 1, 3)
     add_span(store, 2, 5)
     add_orphan(store, 5)
-    pin(store, 1).release()
+    released(store, 1)
     return store
 
 

@@ -10,7 +10,7 @@ from deltawire.format import keys
 from deltawire.maintaining.observing import PinObserver
 from deltawire.reading.pins import StoredPin
 from deltawire.store.memory import MemoryStore
-from tests.collecting.lines import Clock, line, pin, pins_of, rewrite
+from tests.collecting.lines import Clock, line, pin, pins_of, released, rewrite
 
 TTL = 60.0
 
@@ -93,7 +93,7 @@ def test_one_that_comes_back_begins_anew(store: MemoryStore, it: Observer) -> No
 
 
 def test_released_pins_are_gone_at_once(store: MemoryStore, it: Observer) -> None:
-    pin(store, 2).release()
+    released(store, 2)
     assert it.gone() == [True]
 
 
