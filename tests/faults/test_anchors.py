@@ -235,8 +235,8 @@ def test_an_anchor_that_was_taken_for_orphans_is_withdrawn(memory: MemoryStore) 
 
     def before(call: Call) -> None:
         if call.key == keys.anchor_key(2) and call.verb == "create":
-            for info in [*memory.list(f"{keys.DATA}{2:020}-")]:
-                if info.key.endswith(".safetensors"):
+            for info in [*memory.list(keys.DATA)]:
+                if info.key.startswith(f"{keys.DATA}{2:020}-") and info.key.endswith(".safetensors"):
                     memory.delete(info.key)
 
     with open_publisher(FaultyStore(memory, before=before), anchors=EVERY_TWO) as publisher:
