@@ -17,6 +17,7 @@ from deltawire.consumer.follower import Follower
 from deltawire.errors import DeadlineExceededError, SourceChangedError, StoreUnavailableError
 from deltawire.format import keys
 from deltawire.format.tensors import TensorTable, build_table
+from deltawire.inspecting.verification import verify_stream
 from deltawire.kernels import scan
 from deltawire.kernels.digest import digest_range
 from deltawire.limits import DEFAULT_LIMITS, MIB
@@ -227,6 +228,27 @@ def test_an_anchor_that_somebody_else_wrote_first_is_as_good(memory: MemoryStore
         assert update is not None
         assert update.steps == ("snapshot", "delta", "delta")
         follower.verify()
+
+
+def test_an_anchor_that_was_taken_for_orphans_is_withdrawn(memory: MemoryStore) -> None:
+    """Its writer stalled for longer than a maintainer's grace. MNT-3"""
+
+    def before(call: Call) -> None:
+        if call.key == keys.anchor_key(2) and call.verb == "create":
+            for info in [*memory.list(keys.DATA)]:
+                if info.key.startswith(f"{keys.DATA}{2:020}-") and info.key.endswith(".safetensors"):
+                    memory.delete(info.key)
+
+    with open_publisher(FaultyStore(memory, before=before), anchors=EVERY_TWO) as publisher:
+        grow(publisher, 3)
+        publisher.wait_for_anchor()
+        assert publisher.anchor_version == 0
+        assert keys.anchor_key(2) not in {info.key for info in memory.list(keys.ANCHORS)}
+        grow(publisher, 1)
+        publisher.wait_for_anchor()
+        assert publisher.anchor_version == 3
+    verified = verify_stream(memory, deep=True)
+    assert (verified.findings, verified.notes) == ([], [])
 
 
 def test_closing_waits_for_an_anchor_but_not_for_ever(memory: MemoryStore) -> None:

@@ -18,6 +18,10 @@ import tempfile
 import traceback
 from pathlib import Path
 
+from tests.torture.director import Director
+from tests.torture.scene import Scene
+from tests.torture.verdict import judge
+
 _TAIL = 12
 
 
@@ -28,11 +32,6 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=None, help="decides the order of things; a new one by default")
     parser.add_argument("--folder", type=Path, default=None, help="for what is noted, and the followers' directories")
     options = parser.parse_args()
-    # Not above: this module is imported by every process.
-    from tests.torture.director import Director
-    from tests.torture.scene import Scene
-    from tests.torture.verdict import judge
-
     seed = random.randrange(1 << 32) if options.seed is None else options.seed
     folder = Path(tempfile.mkdtemp(prefix="torture-")) if options.folder is None else options.folder
     (folder / "targets").mkdir(parents=True)
@@ -42,7 +41,7 @@ def main() -> int:
     try:
         director.perform(options.seconds)
         verdict = judge(scene, director.did)
-    except Exception:
+    except Exception:  # noqa: BLE001 - whatever it was, what everybody noted is shown
         traceback.print_exc()
         wrong = ["it did not come to an end"]
     else:

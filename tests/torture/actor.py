@@ -8,10 +8,11 @@ import sys
 import traceback
 from multiprocessing import get_context
 
+from tests.torture import keeper, reader, writer
 from tests.torture.scene import MAINTAINER, WRITERS, Journal, Scene
 
 _CONTEXT = get_context("forkserver")
-_CONTEXT.set_forkserver_preload(["tests.torture.warm"])
+_CONTEXT.set_forkserver_preload(["tests.torture.warm", "tests.torture.actor"])
 
 
 class Actor:
@@ -66,8 +67,6 @@ class Actor:
 
 def play(scene: Scene, who: str, life: int) -> None:
     """Be a writer, a follower or the maintainer. Runs in the process itself."""
-    from tests.torture import keeper, reader, writer  # here, so that the director need not load them
-
     output = os.open(scene.output(who), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
     os.dup2(output, 1)
     os.dup2(output, 2)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import random
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import TypeVar
 
 from deltawire.deadline import Deadline
@@ -16,7 +17,7 @@ from deltawire.reading.stream import StreamReader
 from deltawire.reading.transfer import Transfer
 from deltawire.store import open_store
 from tests.torture.actor import Actor
-from tests.torture.scene import CAST, FOLLOWERS, MAINTAINER, STALL, WRITERS, Scene
+from tests.torture.scene import CAST, FOLLOWERS, KEEP_LAST, MAINTAINER, STALL, WRITERS, Scene
 
 T = TypeVar("T")
 PATIENCE = 240.0
@@ -63,6 +64,8 @@ class Director:
             self._usurp,
             self._kill_holder,
             self._leave_behind,
+            self._fall_behind,
+            self._fall_behind,
             lambda: self._kill(WRITERS),
             lambda: self._kill(FOLLOWERS[:2]),
             lambda: self._kill(FOLLOWERS[2:]),
@@ -93,47 +96,50 @@ class Director:
 
     def _stall(self, among: Sequence[str], *, together: bool = False) -> None:
         """SIGSTOP for longer than a lease lasts."""
-        stopped = [self._actors[who] for who in (among if together else [self._rng.choice(among)])]
+        names = among if together else [self._rng.choice(among)]
         time.sleep(self._rng.uniform(0, 0.3))
-        for actor in stopped:
-            actor.stop()
-        time.sleep(self._rng.uniform(*STALL))
-        for actor in stopped:
-            actor.go_on()
-            self.did["stalled"] += 1
+        with self._stopped(*names):
+            time.sleep(self._rng.uniform(*STALL))
+        self.did["stalled"] += len(names)
 
     def _usurp(self) -> None:
         """Stop the holder of the lease until another one has taken it."""
         while True:
             lease = self._await("a holder", self._held)
-            actor = self._actors[lease.holder]
-            actor.stop()
-            try:
+            with self._stopped(lease.holder):
                 before = self._held()
-                # It may be ahead by what it had under way when it was stopped: its own next lease is no usurper's.
-                if before is None or before.holder != lease.holder:
+                if before is None or before.holder != lease.holder:  # it was just giving it up
                     continue
                 self._await("a usurper", lambda seen=before: self._usurped(seen))  # type: ignore[misc]
-            finally:
-                actor.go_on()
             self.did["stalled"] += 1
             self.did["usurped"] += 1
             return
 
+    def _fall_behind(self) -> None:
+        """Stop a follower until a few versions have come, over which a span may lead."""
+        with self._stopped(self._rng.choice(FOLLOWERS)):
+            self._advance(KEEP_LAST - 2)
+        self.did["stalled"] += 1
+
     def _leave_behind(self) -> None:
-        """Stop a follower until what it holds, and what comes next, has been collected."""
+        """Stop a follower until whatever it may hold, and what comes next, has been collected."""
         who = self._rng.choice(FOLLOWERS)
         self._await("a follower", lambda: any(entry["event"] == "held" for entry in self._scene.entries(who)))
-        actor = self._actors[who]
-        actor.stop()
-        try:
-            held = max(entry["version"] for entry in self._scene.entries(who) if entry["event"] == "held")
-            newest = self._newest()  # it may hold that already, and not have said so
-            self._await("the boundary to pass a follower", lambda: self._boundary() > max(held, newest) + 1)
-        finally:
-            actor.go_on()
+        with self._stopped(who):
+            newest = self._newest()
+            self._await("the boundary to pass a follower", lambda: self._boundary() > newest + 1)
         self.did["stalled"] += 1
         self.did["left behind"] += 1
+
+    @contextmanager
+    def _stopped(self, *names: str) -> Iterator[None]:
+        for who in names:
+            self._actors[who].stop()
+        try:
+            yield
+        finally:
+            for who in names:
+                self._actors[who].go_on()
 
     def _finish(self) -> None:
         self._scene.order("no-writers")

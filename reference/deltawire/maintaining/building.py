@@ -30,11 +30,11 @@ from deltawire.maintaining.segments import (
     snapshot_of,
     survey,
 )
-from deltawire.maintaining.settling import Ready, create, look_after, remove_folders
 from deltawire.maintaining.writing import AnchorWriter, SpanWriter
 from deltawire.parts.writer import PartOptions
 from deltawire.producer.anchors import AnchorPolicy
 from deltawire.producer.encoding import Encoder
+from deltawire.producer.settling import Ready, create, look_after, remove_folders
 from deltawire.producer.signing import Signing
 from deltawire.producer.uploads import Uploads
 from deltawire.reading.planner import Edge, plan

@@ -8,11 +8,12 @@ from deltawire.format.records import AnchorRecord
 from deltawire.limits import Limits
 from deltawire.producer.anchors import AnchorPolicy, BackgroundTask
 from deltawire.producer.base import BaseState, Freeze
-from deltawire.producer.commit import create_record
 from deltawire.producer.envelope import envelope
 from deltawire.producer.opening import Line
+from deltawire.producer.settling import Ready, create, look_after
 from deltawire.producer.signing import encode
 from deltawire.reading.stream import Committed
+from deltawire.reading.transfer import Transfer
 from deltawire.snapshots.writer import write_snapshot
 from deltawire.store.base import Store
 
@@ -53,24 +54,27 @@ class Anchoring:
 
         def work() -> None:
             try:
-                self._write(committed, base, freeze, files)
+                ready = self._write(committed, base, freeze, files)
             finally:
                 base.release()
+            if not self._create(ready):
+                return
             # Assigned, never added to: the publisher's own thread reads them meanwhile.
             line.anchor, line.anchor_bytes = version, written
 
         if not self._task.start(work):
             base.release()
 
-    def _write(self, committed: Committed, base: BaseState, freeze: Freeze, files: dict[str, bytes]) -> None:
+    def _write(self, committed: Committed, base: BaseState, freeze: Freeze, files: dict[str, bytes]) -> Ready:
         record = committed.record
         head = envelope(record.stream_id, "anchor", epoch=record.epoch, writer_features=record.writer_features)
+        prefix = keys.data_prefix(record.version, head["commit_id"])
         snapshot = write_snapshot(
             self._store,
             base.table,
             lambda tensor: base.read_frozen(freeze, tensor),
             freeze.digests,
-            prefix=keys.data_prefix(record.version, head["commit_id"]),
+            prefix=prefix,
             shard_bytes=self._shard_bytes,
             files=files,
         )
@@ -84,5 +88,15 @@ class Anchoring:
         )
         key, data = keys.anchor_key(record.version), encode(anchor, self._line.signing)
         records.decode(data, AnchorRecord, what=key, limits=self._limits)  # LIM-4
-        # Another maintainer may have anchored this version meanwhile; either anchor is as good. ANC-4
-        create_record(self._store, key, data, deadline=Deadline(None))
+        return Ready(key=key, data=data, prefix=prefix, named=records.named_by(anchor), versions=(record.version,))
+
+    def _create(self, ready: Ready) -> bool:
+        """Create the record; False if what it names was taken for orphans meanwhile, or its version collected. MNT-3"""
+        transfer = Transfer(self._store, limits=self._limits, workers=2)
+        try:
+            # Another maintainer may have anchored this version meanwhile; either anchor is as good. ANC-4
+            if not create(transfer, ready, Deadline(None)):
+                return True
+            return look_after(transfer, self._line.stream, ready)
+        finally:
+            transfer.close()
