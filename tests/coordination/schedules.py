@@ -224,6 +224,24 @@ def slow_anchor(world: World) -> None:
     world.truth.check_complete()
 
 
+def boundary_on_a_new_anchor(world: World) -> None:
+    """While a reader plans its way from version 0, an anchor is made, and the boundary moved to it."""
+    writer, reader, collector = world.line(1), world.reader(), world.collector()
+    reader.finish()
+    for _ in range(2):
+        before = writer.done
+        while writer.done == before:
+            writer.step()  # and not the thread that writes anchors
+    reader.until("after list spans/")
+    reader.until("before get retention.json")
+    writer.finish()
+    collector.finish()
+    collector.finish()
+    assert world.truth.boundary == 2
+    reader.finish()
+    assert reader.version == 3
+
+
 def anchor_taken_for_orphaned(world: World) -> None:
     """Data of an anchor is removed as orphaned while its record is created and the boundary moved to it."""
     writer, builder = world.line(1), world.builder()

@@ -183,3 +183,7 @@ def test_a_rule_is_needed(world: World, monkeypatch: pytest.MonkeyPatch, rule: s
 @pytest.mark.xfail(reason="COL-7 rests on nobody being stalled for the grace period", raises=ViolationError)
 def test_anchor_taken_for_orphaned(world: World) -> None:
     schedules.anchor_taken_for_orphaned(world)
+
+
+def test_boundary_on_a_new_anchor(world: World) -> None:
+    schedules.boundary_on_a_new_anchor(world)

@@ -167,8 +167,7 @@ class WayFinder:
                 self._notes += [f"{problem}: took {steps[0].edge.link}" for problem in self._problems]
                 self._problems.clear()
                 return steps
-            if not self._looked:
-                self._look()
+            self._look()  # again: the snapshot at which the boundary is now may be newer than the last look. RET-2
         raise PathLostError(f"the boundary passed every way to version {target} that was found")
 
     def _keep(self, first: Step, start: int | None) -> Retention:
