@@ -22,15 +22,20 @@ __version__ = "0.1.0.dev0"
 # torch nor an S3 client.
 _HOMES = {
     "AnchorPolicy": "deltawire.producer.anchors",
+    "Builder": "deltawire.maintaining.builder",
+    "CollectOptions": "deltawire.maintaining.collecting",
     "DeltawireError": "deltawire.errors",
     "FollowTimings": "deltawire.consumer.timings",
     "Follower": "deltawire.consumer.follower",
     "Forked": "deltawire.lineage.fork",
+    "Ladder": "deltawire.maintaining.ladder",
     "Limits": "deltawire.limits",
+    "Maintainer": "deltawire.maintaining.maintainer",
     "PartOptions": "deltawire.parts.writer",
     "PublishTimings": "deltawire.producer.published",
     "Published": "deltawire.producer.published",
     "Publisher": "deltawire.producer.publisher",
+    "RetentionPolicy": "deltawire.maintaining.retaining",
     "Update": "deltawire.consumer.follower",
     "check_origin": "deltawire.lineage.origin",
     "fork": "deltawire.lineage.fork",
@@ -53,6 +58,11 @@ if TYPE_CHECKING:
     from deltawire.lineage.fork import fork as fork
     from deltawire.lineage.origin import check_origin as check_origin
     from deltawire.lineage.rollback import rollback as rollback
+    from deltawire.maintaining.builder import Builder as Builder
+    from deltawire.maintaining.collecting import CollectOptions as CollectOptions
+    from deltawire.maintaining.ladder import Ladder as Ladder
+    from deltawire.maintaining.maintainer import Maintainer as Maintainer
+    from deltawire.maintaining.retaining import RetentionPolicy as RetentionPolicy
     from deltawire.parts.writer import PartOptions as PartOptions
     from deltawire.producer.anchors import AnchorPolicy as AnchorPolicy
     from deltawire.producer.published import Published as Published
