@@ -12,15 +12,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 import numpy as np
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
 from deltawire.format.dtypes import DTYPES, Bits, Dtype, storage_shape
 from deltawire.format.tensors import TensorTable, build_table
 from deltawire.limits import DEFAULT_LIMITS
 
-settings.register_profile("deltawire", deadline=None, max_examples=60, derandomize=True, database=None)
-settings.register_profile("explore", deadline=None, max_examples=1000)
+UNTIMED = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+"""No test fails because the machine is busy."""
+settings.register_profile("deltawire", UNTIMED, max_examples=60, derandomize=True, database=None)
+settings.register_profile("explore", UNTIMED, max_examples=1000)
 
 
 def load_profile() -> None:
