@@ -224,6 +224,21 @@ def slow_anchor(world: World) -> None:
     world.truth.check_complete()
 
 
+def kept_version_next(world: World) -> None:
+    """The version after the one that a reader holds is kept below the boundary; the one after that is gone."""
+    writer, reader, collector = world.line(1), world.reader(), world.collector(keep_every=2)
+    reader.finish()
+    reader.finish()
+    assert reader.version == 1
+    for _ in range(5):
+        writer.finish()
+    collector.finish()
+    collector.finish()
+    assert (world.truth.boundary, world.truth.kept) == (5, frozenset([0, 2, 4]))
+    reader.finish()
+    assert reader.version == 6
+
+
 def boundary_on_a_new_anchor(world: World) -> None:
     """While a reader plans its way from version 0, an anchor is made, and the boundary moved to it."""
     writer, reader, collector = world.line(1), world.reader(), world.collector()

@@ -185,5 +185,6 @@ def test_anchor_taken_for_orphaned(world: World) -> None:
     schedules.anchor_taken_for_orphaned(world)
 
 
-def test_boundary_on_a_new_anchor(world: World) -> None:
-    schedules.boundary_on_a_new_anchor(world)
+@pytest.mark.parametrize("schedule", [schedules.boundary_on_a_new_anchor, schedules.kept_version_next])
+def test_it_ends_well(world: World, schedule: Schedule) -> None:
+    schedule(world)

@@ -297,6 +297,9 @@ class Follower:
                     raise
                 goal = later
                 continue
+            if goal < min(finder.boundary, most):  # kept, and what follows was collected: not the newest. LAT-5
+                goal = min(self._reader.latest(deadline, known=goal), most)
+                continue
             clock.add("resolve", started)
             for step in steps:
                 done = self._take(step, goal, finder, deadline, clock)

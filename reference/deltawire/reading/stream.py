@@ -170,7 +170,8 @@ class StreamReader:
     def latest(self, deadline: Deadline, *, known: int | None = None) -> int:
         """Number of the newest version, found by probing forward from what is known. LAT-1 to LAT-5
 
-        Of a version that is newer than the known one, whoever goes there finds out on the way whether it is retained.
+        Of a version that is newer than the known one, whoever goes there finds out on the way whether it is below the
+        boundary.
 
         Raises:
             StreamNotFoundError: there is no stream here.

@@ -132,6 +132,11 @@ class WayFinder:
         self._notes: list[str] = []
 
     @property
+    def boundary(self) -> int:
+        """The boundary as it was last seen."""
+        return self._retention.boundary
+
+    @property
     def notes(self) -> tuple[str, ...]:
         """What could not be used, and what was taken instead: one sentence each. PLN-5"""
         return tuple(self._notes)
