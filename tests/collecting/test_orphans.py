@@ -78,7 +78,7 @@ def test_what_got_its_record_meanwhile_is_no_orphan() -> None:
 
     def create(call: Any) -> None:
         if call.verb == "list" and call.key == keys.DATA:
-            memory.put(keys.span_key(3, 6), new[keys.span_key(3, 6)], mode="create")
+            memory.put(keys.span_key(3, 6), new[keys.span_key(3, 6)], mode="overwrite")
 
     store.before = create
     assert collect(store).orphans == 0

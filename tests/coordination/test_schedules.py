@@ -185,6 +185,8 @@ def test_anchor_taken_for_orphaned(world: World) -> None:
     schedules.anchor_taken_for_orphaned(world)
 
 
-@pytest.mark.parametrize("schedule", [schedules.boundary_on_a_new_anchor, schedules.kept_version_next])
+@pytest.mark.parametrize(
+    "schedule", [schedules.boundary_on_a_new_anchor, schedules.kept_version_next, schedules.slow_look_at_orphans]
+)
 def test_it_ends_well(world: World, schedule: Schedule) -> None:
     schedule(world)

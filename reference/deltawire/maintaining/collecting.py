@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from deltawire.deadline import Deadline
 from deltawire.errors import ConflictError, DeltawireError, InvalidArgumentError, VersionNotFoundError
@@ -26,6 +27,7 @@ from deltawire.reading.stream import StreamReader
 
 DEFAULT_GRACE = 3600.0
 """Seconds."""
+_NO_TIMES = "objects that no record names stay, as the store does not tell when they were written"
 _RACES = 10
 """How often to begin again because another maintainer was faster."""
 _FOLDERS = 1000
@@ -247,17 +249,14 @@ class Collector:
         young: list[Orphans] = []
         if protected is not None:
             removal.run(protected, versions=versions, anchors=anchors, spans=spans, deadline=deadline)
-            for chunk in _chunks(
-                find_orphans(
-                    self._transfer,
-                    newest=view.newest,
-                    owned=protected.folders | removal.removed.folders,
-                    named=protected.inherited,
-                )
-            ):
-                if self._stop.is_set():
-                    break
-                gone, left = self._orphans(survey, chunk, deadline)
+            find = partial(
+                find_orphans,
+                self._transfer,
+                newest=view.newest,
+                owned=protected.folders | removal.removed.folders,
+                named=protected.inherited,
+            )
+            for gone, left in self._orphans(survey, find, deadline):
                 removal.delete([info.key for found in gone for info in found.objects], deadline)
                 old += gone
                 young += left
@@ -301,16 +300,22 @@ class Collector:
         spans = survey.spans(listing, [span for span in listing.spans if stays.hold_whole(span)], deadline)
         return Protected.of(stays.__contains__, (*versions.values(), *anchors.values(), *spans.values()))
 
-    def _orphans(self, survey: Survey, chunk: list[Orphans], deadline: Deadline) -> tuple[list[Orphans], list[Orphans]]:
+    def _orphans(
+        self, survey: Survey, find: Callable[[], Iterator[Orphans]], deadline: Deadline
+    ) -> Iterator[tuple[list[Orphans], list[Orphans]]]:
         """Part what nobody works at from what may get its record yet; what has got one by now is neither. COL-7"""
-        owned, unclear = self._owners(survey, {found.folder[0] for found in chunk}, deadline)
-        chunk = [found for found in chunk if found.folder not in owned and found.folder[0] not in unclear]
-        if not chunk:
-            return [], []
+        if next(find(), None) is None:
+            return
+        # The time comes first: what is young now stays, however long it takes to look at it, and for its record.
         now = time.time() if self._options.dry_run else store_time(self._transfer, deadline)
-        if now is None:
-            self._notes.append("objects that no record names stay, as the store does not tell when they were written")
-        return given_up(chunk, now=now, grace=self._options.grace)
+        for chunk in _chunks(find()):
+            if self._stop.is_set():
+                return
+            owned, unclear = self._owners(survey, {found.folder[0] for found in chunk}, deadline)
+            left = [found for found in chunk if found.folder not in owned and found.folder[0] not in unclear]
+            if left and now is None and _NO_TIMES not in self._notes:
+                self._notes.append(_NO_TIMES)
+            yield given_up(left, now=now, grace=self._options.grace)
 
     def _owners(self, survey: Survey, numbers: set[int], deadline: Deadline) -> tuple[set[Folder], set[int]]:
         """Data folders of the anchors and spans of some versions as of now; and where that cannot be known."""
