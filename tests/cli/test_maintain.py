@@ -62,7 +62,6 @@ def test_policies(run: Run, stream: Path, options: tuple[str, ...], boundary: in
         ("--keep-every", "2"),
         ("--keep-for", "soon"),
         ("--max-bytes", "a lot"),
-        ("--grace", "-1"),
         ("--interval", "-1"),
     ],
 )

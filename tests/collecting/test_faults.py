@@ -85,7 +85,6 @@ def test_every_call_fails_once(policy: str, fault: Fault) -> None:
         except (DeltawireError, BindingBugError):
             failed += 1
         check_retained(memory)
-        leave_no_probe(memory)
         finish(memory, policy, deep=call.index % 8 == 0)
     assert failed or fault in {Fault.STALE, Fault.EXISTS}
 
@@ -99,14 +98,7 @@ def test_the_store_goes_away(fault: Fault) -> None:
         with pytest.raises(DeltawireError):
             collect(store, POLICIES["every"])
         check_retained(memory)
-        leave_no_probe(memory)
         finish(memory, "every", deep=index % 8 == 0)
-
-
-def leave_no_probe(store: Store) -> None:
-    """What a pass that was killed has left below ``probe/`` harms nobody; it is not looked at here."""
-    for info in list(store.list(keys.PROBES)):
-        store.delete(info.key)
 
 
 def test_records_go_after_what_they_name() -> None:

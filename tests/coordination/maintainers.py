@@ -19,8 +19,6 @@ from deltawire.maintaining.retaining import RetentionPolicy
 from deltawire.producer.anchors import AnchorPolicy
 from tests.coordination.actors import Actor
 
-GRACE = 40.0
-
 
 class Collector(Actor):
     """Moves the boundary and collects, again and again."""
@@ -36,9 +34,7 @@ class Collector(Actor):
     )
 
     def __init__(self, *args: Any, keep_every: int | None = None, wait: bool = False, **options: Any) -> None:
-        self.options = CollectOptions(
-            policy=RetentionPolicy(keep_last=2, keep_every=keep_every), grace=GRACE, wait=wait
-        )
+        self.options = CollectOptions(policy=RetentionPolicy(keep_last=2, keep_every=keep_every), wait=wait)
         super().__init__(*args, **options)
 
     def live(self) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from deltawire.store import memory
 from deltawire.store.memory import MemoryStore
 from tests.coordination.actors import TTL, Reader, Writer
-from tests.coordination.maintainers import GRACE, Builds, Collector
+from tests.coordination.maintainers import Builds, Collector
 from tests.coordination.simulation import Simulation
 from tests.coordination.truth import REBASE_EVERY, Truth
 
@@ -48,13 +48,13 @@ class World:
         memory._BUCKETS.pop(BUCKET, None)
 
 
-def _late(world: World, newest: int) -> tuple[Writer, Reader, Collector]:
+def _late(world: World, newest: int, *, at: str = "before create versions/") -> tuple[Writer, Reader, Collector]:
     """A writer stalls before it creates version 1; another goes on, and version 1 is collected."""
     late, writer, reader, collector = world.line(0), world.writer(), world.reader(), world.collector()
     reader.finish()
     reader.finish()
     assert reader.version == 0
-    late.until("before create versions/")
+    late.until(at)
     late.process.stalled = True
     writer.take_over = True
     for _ in range(newest + 1):
@@ -87,7 +87,7 @@ def late_version_on_the_way(world: World) -> None:
 
 def late_version_wanted(world: World) -> None:
     """A reader wants the version that the late writer has created."""
-    late, reader, _ = _late(world, 3)
+    late, reader, _ = _late(world, 3, at="before put_stream data/")  # else what it has stored is collected as orphaned
     late.until("after create versions/")
     reader.goal = 1
     reader.finish()
@@ -189,10 +189,9 @@ def collecting(world: World) -> None:
 
 
 def collecting_breaks_off(world: World) -> None:
-    """A maintainer dies in the middle of removing, in a store that does not tell when objects were written."""
+    """A maintainer dies in the middle of removing."""
     world.line(3)
     collector = world.collector()
-    collector.wire.knows_times = False
     collector.until("before delete data/")
     collector.crash()
     collector.finish()
@@ -201,27 +200,13 @@ def collecting_breaks_off(world: World) -> None:
 
 
 def slow_commit(world: World) -> None:
-    """What belongs to a commit that is under way lies there for longer than the grace period."""
+    """What belongs to a commit that is under way lies there for some passes of a maintainer."""
     writer, collector = world.line(2), world.collector()
     writer.until("before create versions/")
-    world.simulation.advance(2 * GRACE)
     collector.finish()
     collector.finish()
     writer.finish()
     assert len(world.truth.line) == 4
-
-
-def slow_anchor(world: World) -> None:
-    """The data of an anchor is taken for orphaned before its record is created."""
-    writer, collector, builder = world.line(1), world.collector(), world.builder()
-    for _ in range(2):
-        writer.finish()
-    builder.until("before create anchors/")
-    world.simulation.advance(2 * GRACE)
-    collector.finish()
-    collector.finish()
-    builder.finish()
-    world.truth.check_complete()
 
 
 def kept_version_next(world: World) -> None:
@@ -268,20 +253,5 @@ def slow_look_at_orphans(world: World) -> None:
     writer.finish()
     fast.finish()
     fast.finish()
-    world.simulation.advance(2 * GRACE)
     slow.finish()
     world.truth.check_complete()
-
-
-def anchor_taken_for_orphaned(world: World) -> None:
-    """Data of an anchor is removed as orphaned while its record is created and the boundary moved to it."""
-    writer, builder = world.line(1), world.builder()
-    builder.until("before create anchors/")
-    world.simulation.advance(2 * GRACE)
-    slow, fast = world.collector(), world.collector()
-    slow.until("before delete data/00000000000000000001-")
-    builder.finish()
-    writer.finish()
-    fast.finish()
-    fast.finish()
-    slow.finish()

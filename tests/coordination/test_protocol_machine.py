@@ -15,10 +15,11 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
+from deltawire.consumer.pin import DEFAULT_TTL as PIN_TTL
 from deltawire.store import memory
 from deltawire.store.memory import MemoryStore
 from tests.coordination.actors import TTL, Actor, Judge, Reader, Writer
-from tests.coordination.maintainers import GRACE, Builds, Collector
+from tests.coordination.maintainers import Builds, Collector
 from tests.coordination.simulation import Simulation, installed
 from tests.coordination.truth import Truth
 from tests.coordination.wire import FAULTS
@@ -160,7 +161,7 @@ class ProtocolMachine(RuleBasedStateMachine):
         for actor in self.all(Collector):
             for _ in range(3):
                 actor.finish()
-                self.simulation.advance(2 * GRACE)
+                self.simulation.advance(2 * PIN_TTL)  # whoever has died, a builder too, is known to be gone
             self.truth.check_tidy()
         for actor in self.all(Builds):
             actor.finish()

@@ -236,8 +236,8 @@ class Truth:
         """A stream that was maintained long enough holds nothing that nobody needs."""
         alive: set[str] = set()
         for key in self._objects:
-            if not key.startswith(("data/", "leases/readers/")) and self._stays(key):
-                alive.add(key)
+            if not key.startswith("leases/readers/") and self._stays(key):
+                alive.add(key)  # also what no record names, in the folder of a version that stays. COL-7
                 if key.startswith(("versions/", "anchors/", "spans/")):
                     alive.update(named(json.loads(self._read(key))))
         left = sorted(self._objects.keys() - alive)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from typing import Protocol, TypeVar
 
 from deltawire.errors import DeltawireError, StoreUnavailableError
@@ -42,7 +41,6 @@ class Wire(Store):
         """Writes that are still on their way."""
         self.retention: bytes | None = None
         """What it read last of what is retained."""
-        self.knows_times = True
         """Whether the store tells when an object was written."""
 
     def arrive(self) -> None:
@@ -66,7 +64,7 @@ class Wire(Store):
         return self._call("get_range", key, lambda: self.inner.get_range(key, start, length))
 
     def head(self, key: str) -> ObjectInfo:
-        return self._call("head", key, lambda: self._info(self.inner.head(key)))
+        return self._call("head", key, lambda: self.inner.head(key))
 
     def list(self, prefix: str) -> Iterator[ObjectInfo]:
         page = self._page(prefix, "")
@@ -76,12 +74,9 @@ class Wire(Store):
 
     def _page(self, prefix: str, after: str) -> Sequence[ObjectInfo]:
         def list_from() -> list[ObjectInfo]:
-            return [self._info(info) for info in self.inner.list(prefix) if info.key > after][:PAGE]
+            return [info for info in self.inner.list(prefix) if info.key > after][:PAGE]
 
         return self._call("list", prefix, list_from)
-
-    def _info(self, info: ObjectInfo) -> ObjectInfo:
-        return info if self.knows_times else replace(info, modified_at=None)
 
     def put(self, key: str, data: Bytes, *, mode: PutMode) -> str:
         content = bytes(data)

@@ -19,9 +19,9 @@ from deltawire.producer.anchors import AnchorPolicy
 from deltawire.reading.stream import StreamReader
 from deltawire.reading.transfer import Transfer
 from deltawire.store import open_store
-from tests.torture.scene import GRACE, KEEP_LAST, MAINTAINER, PIN_TTL, Journal, Scene
+from tests.torture.scene import KEEP_LAST, MAINTAINER, PIN_TTL, Journal, Scene
 
-_OPTIONS = CollectOptions(policy=RetentionPolicy(keep_last=KEEP_LAST), grace=GRACE)
+_OPTIONS = CollectOptions(policy=RetentionPolicy(keep_last=KEEP_LAST))
 _PASSES = 50
 """How many passes it may take at most until nothing is left to do."""
 
@@ -55,7 +55,7 @@ def maintain(scene: Scene, who: str, life: int, journal: Journal) -> None:
             for done, _ in zip(maintainer.run(interval=0.5), range(_PASSES), strict=False):
                 _note(done, journal)
                 rest = done.collected
-                if rest is not None and not rest.changed and not rest.young_orphans:
+                if rest is not None and not rest.changed:
                     break
     transfer.close()
 
@@ -75,7 +75,7 @@ def _note(done: Pass[Built], journal: Journal) -> None:
             versions=sum(last - first + 1 for first, last in found.versions),
             runs=found.versions,
             orphans=found.orphans,
-            young=found.young_orphans,
+            waiting=found.waiting_orphans,
             pins=found.pins,
             notes=found.notes,
         )

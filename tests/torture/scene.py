@@ -13,7 +13,6 @@ LEASE_TTL = 1.5
 PIN_TTL = 2.5
 STALL = (1.3 * LEASE_TTL, 2.5 * LEASE_TTL)
 """Seconds for which a process is stopped: always longer than a lease lasts."""
-GRACE = 2 * STALL[1]
 KEEP_LAST = 8
 
 WRITERS = tuple(f"writer-{number}" for number in range(4))

@@ -58,15 +58,6 @@ MaxBytes = Annotated[
         show_default=False,
     ),
 ]
-Grace = Annotated[
-    float,
-    typer.Option(
-        "--grace",
-        metavar="DURATION",
-        parser=quantities.duration,
-        help="How long to leave objects that no record names: a write of them may be under way.",
-    ),
-]
 SingleMaintainer = Annotated[
     bool,
     typer.Option(
@@ -94,7 +85,6 @@ def maintain(  # noqa: PLR0913, PLR0917 - typer makes options of these
     no_build: NoBuild = False,  # noqa: FBT002
     sign_key: SignKey = None,
     co_signer: CoSigners = None,
-    grace: Grace = "1h",  # type: ignore[assignment] # its parser makes a number of it
     single_maintainer: SingleMaintainer = False,  # noqa: FBT002
     as_json: AsJson = False,  # noqa: FBT002
 ) -> None:
@@ -116,7 +106,6 @@ def maintain(  # noqa: PLR0913, PLR0917 - typer makes options of these
     single = once or dry_run
     options = CollectOptions(
         policy=RetentionPolicy(keep_last=keep_last, keep_for=keep_for, keep_every=keep_every, max_bytes=max_bytes),
-        grace=grace,
         single_maintainer=single_maintainer,
         dry_run=dry_run,
         wait=once,
@@ -223,11 +212,11 @@ def _print(done: Collected) -> None:
             f"versions {text_of(done.versions) or '-'}, {units.count(done.anchors)} anchors,"
             f" {units.count(done.spans)} spans, {units.count(done.objects)} objects ({units.size(done.bytes)})"
         )
-    if done.orphans or done.young_orphans:
+    if done.orphans or done.waiting_orphans:
         went = "would go" if done.dry_run else "removed"
         facts["orphans"] = (
             f"{units.count(done.orphans)} {went} ({units.size(done.orphan_bytes)}),"
-            f" {units.count(done.young_orphans)} too young to tell"
+            f" {units.count(done.waiting_orphans)} stay as long as their versions"
         )
     if done.pins:
         facts["pins"] = f"{units.count(done.pins)} of readers that are gone"

@@ -143,7 +143,7 @@ KEEP_ALL = "keep it until retention.json is right: it may belong to the stream"
 
 def orphan(url: str) -> str:
     """Of an object that no record names."""
-    return f"no reader needs it: {MAINTAIN.format(url)} deletes it when its grace period is over"
+    return f"no reader needs it: {MAINTAIN.format(url)} deletes it when its version is no longer retained"
 
 
 def under_way(version: int) -> str:

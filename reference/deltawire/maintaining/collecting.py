@@ -7,27 +7,22 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
 
 from deltawire.deadline import Deadline
-from deltawire.errors import ConflictError, DeltawireError, InvalidArgumentError, VersionNotFoundError
+from deltawire.errors import ConflictError, VersionNotFoundError
 from deltawire.format import features, keys
-from deltawire.format.records import AnchorRecord, SpanRecord
 from deltawire.maintaining.boundary import Boundary
 from deltawire.maintaining.observing import PinObserver
-from deltawire.maintaining.orphans import Orphans, find_orphans, given_up, store_time
+from deltawire.maintaining.orphans import Orphans, find_orphans
 from deltawire.maintaining.removing import Protected, Removal
 from deltawire.maintaining.report import Collected, held_back, runs_of
 from deltawire.maintaining.retaining import EVERYTHING, Choice, RetentionPolicy, choose
 from deltawire.maintaining.staying import Stays, count_in
-from deltawire.maintaining.survey import Facts, Folder, Listing, Record, Survey, folder_of, seen
+from deltawire.maintaining.survey import Facts, Listing, Survey, seen
 from deltawire.reading.pins import StoredPin, read_pins
 from deltawire.reading.retention import Retention
 from deltawire.reading.stream import StreamReader
 
-DEFAULT_GRACE = 3600.0
-"""Seconds."""
-_NO_TIMES = "objects that no record names stay, as the store does not tell when they were written"
 _RACES = 10
 """How often to begin again because another maintainer was faster."""
 _FOLDERS = 1000
@@ -36,26 +31,16 @@ _FOLDERS = 1000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CollectOptions:
-    """How to collect.
-
-    Raises:
-        InvalidArgumentError: the grace period is negative.
-    """
+    """How to collect."""
 
     policy: RetentionPolicy = EVERYTHING
-    grace: float = DEFAULT_GRACE
-    """Seconds for which nothing was written to a data folder before its orphans go. COL-7"""
     single_maintainer: bool = False
     """The operator's word that nobody else moves the boundary; needed on stores that cannot swap. RET-5"""
     dry_run: bool = False
-    """Only say what would be done; write nothing at all. Ages are told by this machine's clock then."""
+    """Only say what would be done; write nothing at all."""
     wait: bool = False
     """Observe readers that stand in the way until it is known whether they are alive. Otherwise what they pin stays
     until a later pass of the same collector knows."""
-
-    def __post_init__(self) -> None:
-        if not self.grace >= 0:
-            raise InvalidArgumentError("the grace period is not negative")
 
 
 @dataclass(frozen=True, slots=True)
@@ -245,21 +230,22 @@ class Collector:
         spans = [span for span in listing.spans if not stays.hold_whole(span)]
         removal = Removal(self._transfer, survey, dry_run=self._options.dry_run, stopped=self._stop.is_set)
         protected = self._protected(survey, view, stays, deadline)
-        old: list[Orphans] = []
-        young: list[Orphans] = []
+        orphans: list[Orphans] = []
+        waiting = 0
         if protected is not None:
             removal.run(protected, versions=versions, anchors=anchors, spans=spans, deadline=deadline)
-            find = partial(
-                find_orphans,
+            found = find_orphans(
                 self._transfer,
-                newest=view.newest,
                 owned=protected.folders | removal.removed.folders,
                 named=protected.inherited,
             )
-            for gone, left in self._orphans(survey, find, deadline):
-                removal.delete([info.key for found in gone for info in found.objects], deadline)
-                old += gone
-                young += left
+            for chunk in _chunks(found):
+                if self._stop.is_set():
+                    break
+                gone = [each for each in chunk if each.folder[0] not in stays]
+                waiting += sum(len(each.objects) for each in chunk if each.folder[0] in stays)
+                removal.delete([info.key for each in gone for info in each.objects], deadline)
+                orphans += gone
         dead = [pin for pin in pins if self._observer.gone(pin)]
         removal.delete([pin.key for pin in dead], deadline)  # PIN-10
         if self._stop.is_set():
@@ -276,9 +262,9 @@ class Collector:
             spans=counts["spans"],
             objects=counts["objects"],
             bytes=counts["bytes"],
-            orphans=sum(len(found.objects) for found in old),
-            orphan_bytes=sum(found.bytes for found in old),
-            young_orphans=sum(len(found.objects) for found in young),
+            orphans=sum(len(each.objects) for each in orphans),
+            orphan_bytes=sum(each.bytes for each in orphans),
+            waiting_orphans=waiting,
             pins=len(dead),
             held_back=held_back(live, (number for number in listing.versions if number not in self._unpinned)),
             waited_seconds=self._waited,
@@ -299,40 +285,6 @@ class Collector:
         anchors = survey.anchors(listing, [number for number in listing.anchors if number in stays], deadline)
         spans = survey.spans(listing, [span for span in listing.spans if stays.hold_whole(span)], deadline)
         return Protected.of(stays.__contains__, (*versions.values(), *anchors.values(), *spans.values()))
-
-    def _orphans(
-        self, survey: Survey, find: Callable[[], Iterator[Orphans]], deadline: Deadline
-    ) -> Iterator[tuple[list[Orphans], list[Orphans]]]:
-        """Part what nobody works at from what may get its record yet; what has got one by now is neither. COL-7"""
-        if next(find(), None) is None:
-            return
-        # The time comes first: what is young now stays, however long it takes to look at it, and for its record.
-        now = time.time() if self._options.dry_run else store_time(self._transfer, deadline)
-        for chunk in _chunks(find()):
-            if self._stop.is_set():
-                return
-            owned, unclear = self._owners(survey, {found.folder[0] for found in chunk}, deadline)
-            left = [found for found in chunk if found.folder not in owned and found.folder[0] not in unclear]
-            if left and now is None and _NO_TIMES not in self._notes:
-                self._notes.append(_NO_TIMES)
-            yield given_up(left, now=now, grace=self._options.grace)
-
-    def _owners(self, survey: Survey, numbers: set[int], deadline: Deadline) -> tuple[set[Folder], set[int]]:
-        """Data folders of the anchors and spans of some versions as of now; and where that cannot be known."""
-        listing = survey.listing(deadline)
-        jobs: list[tuple[int, Callable[[], Record | DeltawireError]]] = [
-            *((n, lambda n=n: survey.read(keys.anchor_key(n), AnchorRecord)) for n in listing.anchors if n in numbers),
-            *((s[1], lambda s=s: survey.read(keys.span_key(*s), SpanRecord)) for s in listing.spans if s[1] in numbers),
-        ]
-        owned: set[Folder] = set()
-        unclear: set[int] = set()
-        found = self._transfer.map(lambda job: job[1](), jobs, deadline=deadline)
-        for (number, _), record in zip(jobs, found, strict=True):
-            if isinstance(record, DeltawireError):
-                unclear.add(number)
-            else:
-                owned.add(folder_of(record))
-        return owned, unclear
 
     def _look(self, deadline: Deadline) -> list[StoredPin]:
         return self._observer.look(lambda: read_pins(self._reader, deadline))

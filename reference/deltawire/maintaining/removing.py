@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from deltawire.deadline import Deadline
 from deltawire.errors import DeltawireError
 from deltawire.format import keys
-from deltawire.format.records import AnchorRecord, SpanRecord, VersionRecord
-from deltawire.maintaining.survey import Facts, Folder, Record, Survey, folder_of, named_by
+from deltawire.format.records import AnchorRecord, SpanRecord, VersionRecord, named_by
+from deltawire.maintaining.survey import Facts, Folder, Record, Survey, folder_of
 from deltawire.reading.transfer import Transfer
 
 _BATCH = 256

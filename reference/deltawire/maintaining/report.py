@@ -64,8 +64,8 @@ class Collected:
     orphans: int = 0
     """Data objects that no record named. COL-7"""
     orphan_bytes: int = 0
-    young_orphans: int = 0
-    """Such objects that stay, as they may belong to a write that is under way."""
+    waiting_orphans: int = 0
+    """Such objects of versions that stay: they go when those have gone, as an anchor may be under way. COL-7"""
     pins: int = 0
     """Pins of readers that have ended or are gone. PIN-10"""
     held_back: tuple[HeldBack, ...] = ()

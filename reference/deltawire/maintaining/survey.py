@@ -17,7 +17,15 @@ from deltawire.errors import (
     WrongStreamError,
 )
 from deltawire.format import keys, records
-from deltawire.format.records import AnchorRecord, Delta, Descriptor, Snapshot, SpanRecord, StreamRecord, VersionRecord
+from deltawire.format.records import (
+    AnchorRecord,
+    Descriptor,
+    Snapshot,
+    SpanRecord,
+    StreamRecord,
+    VersionRecord,
+    named_by,
+)
 from deltawire.maintaining.retaining import Seen
 from deltawire.reading.stream import Committed, StreamReader, check_anchor
 from deltawire.reading.transfer import Transfer
@@ -35,26 +43,11 @@ def folder_of(record: Record) -> Folder:
     return record.version, record.commit_id
 
 
-def named_by(record: Record) -> Iterator[Descriptor]:
-    """Everything that a record points at."""
-    yield record.tensors
-    if isinstance(record, VersionRecord):
-        yield from record.files
-    if isinstance(record, (VersionRecord, SpanRecord)) and record.delta is not None:
-        yield from _parts(record.delta)
-    if isinstance(record, (VersionRecord, AnchorRecord)) and record.snapshot is not None:
-        yield from of_snapshot(record.snapshot)
-
-
 def of_snapshot(snapshot: Snapshot) -> Iterator[Descriptor]:
     """Everything that a snapshot points at."""
     yield from snapshot.shards
     yield snapshot.index
     yield from snapshot.files
-
-
-def _parts(delta: Delta) -> Iterator[Descriptor]:
-    yield from delta.parts
 
 
 @dataclass(frozen=True, slots=True)
