@@ -20,7 +20,13 @@ KEYWORD = re.compile(r"\b(MUST|REQUIRED|SHALL|SHOULD|RECOMMENDED|MAY|OPTIONAL)\b
 DEFINED = [name for name, _ in document.requirements()]
 SOURCES = sorted(
     path
-    for folder, pattern in (("reference", "*.py"), ("tests", "*.py"), ("schemas", "*.json"), ("conformance", "*.py"))
+    for folder, pattern in (
+        ("reference", "*.py"),
+        ("tests", "*.py"),
+        ("tests", "*.pml"),
+        ("schemas", "*.json"),
+        ("conformance", "*.py"),
+    )
     for path in (document.ROOT / folder).rglob(pattern)
 )
 

@@ -89,13 +89,13 @@ def check_retained(
     deadline: Deadline,
     sleep: Callable[[float], None] = time.sleep,
 ) -> None:
-    """Make sure that a version which was just created is one of the stream's. CMT-11
+    """Make sure that a version which was just created, here or by another, is one of the stream's. CMT-11
 
     A writer that stalled may have created it where another one had been, long after that was collected.
 
     Raises:
-        FencedError: the line went on without it, and has been collected there.
-        OutcomeUnknownError: that could not be found out.
+        FencedError: the line is beyond it; whose that version was cannot be told any more.
+        OutcomeUnknownError: what is retained could not be found out.
     """
     failure: DeltawireError | None = None
     for pause in (*_PAUSES, None):
@@ -109,10 +109,12 @@ def check_retained(
         else:
             if version in Retention(record.boundary, record.kept):
                 return
-            raise FencedError(f"version {version} was created after it had been collected: the line is beyond it")
+            raise FencedError(
+                f"the line is beyond version {version}, which has been collected; whose it was cannot be told any more"
+            )
         if not failure.retryable or pause is None:
             break
         if deadline.at is not None and time.monotonic() + pause > deadline.at:
             break
         sleep(pause)
-    raise OutcomeUnknownError(f"version {version} was created, but it may have been collected before: {failure}")
+    raise OutcomeUnknownError(f"a version {version} is there, but it may have been collected before: {failure}")

@@ -387,8 +387,8 @@ class Publisher:
 
     def _create(self, version: int, data: bytes, deadline: Deadline) -> Outcome:
         outcome = create_record(self._store, keys.version_key(version), data, deadline=deadline)
-        if outcome is Outcome.OURS:
-            check_retained(self._store, self._line.stream, version, limits=self._limits, deadline=deadline)
+        # Whoever's it is: below the boundary what is there tells nothing of what was there. CMT-11
+        check_retained(self._store, self._line.stream, version, limits=self._limits, deadline=deadline)
         return outcome
 
     def _overtaken(self, record: VersionRecord, key: str, deadline: Deadline) -> ConflictError | FencedError:
