@@ -20,6 +20,9 @@ from deltawire.errors import BadSignatureError, DeltawireError
 from deltawire.format import keys
 from deltawire.inspecting.history import history
 from deltawire.inspecting.verification import verify_stream
+from deltawire.maintaining.collecting import CollectOptions
+from deltawire.maintaining.maintainer import Maintainer
+from deltawire.maintaining.retaining import RetentionPolicy
 from deltawire.materializing import materialize
 from deltawire.producer.anchors import NEVER
 from deltawire.reading.stream import StreamReader
@@ -255,3 +258,16 @@ def test_verification() -> None:
     assert not [note for note in verify_stream(plain).notes if "key" in note]
     assert [finding.code for finding in verify_stream(plain, trust=[OURS.key]).findings] == ["bad_signature"]
     assert np.all([verify_stream(place).sound for place in (plain, store)])
+
+
+@pytest.mark.parametrize("trust", [None, [OURS.key]], ids=["believing", "trusting"])
+def test_a_maintainer_with_keys_moves_the_boundary_to_no_forged_snapshot(trust: list[str] | None) -> None:
+    """What lies before it would go, and nothing that was signed would be left to begin with."""
+    objects = changed(honest(), keys.anchor_key(ANCHOR), lambda record: record.pop("signature"))
+    store = new_store(objects)
+    options = CollectOptions(policy=RetentionPolicy(keep_last=1))
+    maintainer: Maintainer[None] = Maintainer(store, options, trust=trust)
+    with maintainer:
+        done = maintainer.once().collected
+    assert done is not None
+    assert done.boundary == (ANCHOR if trust is None else 0)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from deltawire.cli import quantities
-from deltawire.cli.options import AsJson, CoSigners, SignKey, Url
+from deltawire.cli.options import AsJson, CoSigners, SignKey, Trusted, Url
 
 if TYPE_CHECKING:
     from deltawire.deadline import Deadline
@@ -85,6 +85,7 @@ def maintain(  # noqa: PLR0913, PLR0917 - typer makes options of these
     no_build: NoBuild = False,  # noqa: FBT002
     sign_key: SignKey = None,
     co_signer: CoSigners = None,
+    trust: Trusted = None,
     single_maintainer: SingleMaintainer = False,  # noqa: FBT002
     as_json: AsJson = False,  # noqa: FBT002
 ) -> None:
@@ -102,6 +103,7 @@ def maintain(  # noqa: PLR0913, PLR0917 - typer makes options of these
     from deltawire.maintaining.maintainer import Maintainer  # noqa: PLC0415
     from deltawire.maintaining.retaining import RetentionPolicy  # noqa: PLC0415
     from deltawire.producer.anchors import AnchorPolicy  # noqa: PLC0415
+    from deltawire.producer.signing import as_signing  # noqa: PLC0415
 
     single = once or dry_run
     options = CollectOptions(
@@ -121,7 +123,9 @@ def maintain(  # noqa: PLR0913, PLR0917 - typer makes options of these
             return builder.look(timeout=deadline.left())
         return builder.run(force=once, timeout=deadline.left())
 
-    maintainer = Maintainer(url, options, build=None if no_build else build, tell=warn)
+    signing = as_signing(sign_key, co_signer)
+    trusted = trust or (None if signing is None else signing.trust)
+    maintainer = Maintainer(url, options, build=None if no_build else build, trust=trusted, tell=warn)
     with builder or nullcontext(), maintainer, _until_told(maintainer.stop):
         for done in [maintainer.once()] if single else maintainer.run(interval=interval):
             _show(done, as_json=as_json, quiet=not single)

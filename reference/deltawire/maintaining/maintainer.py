@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from os import PathLike
 from types import TracebackType
-from typing import Generic, Self, TypeVar
+from typing import TYPE_CHECKING, Generic, Self, TypeVar
 
 from deltawire.deadline import Deadline
 from deltawire.errors import ConflictError, DeadlineExceededError, DeltawireError, StoreError, StoreUnfitError
@@ -17,7 +17,11 @@ from deltawire.maintaining.collecting import CollectOptions, Collector
 from deltawire.maintaining.report import Collected
 from deltawire.reading.stream import StreamReader
 from deltawire.reading.transfer import Transfer
+from deltawire.reading.trust import Trust, as_trust
 from deltawire.store.base import Store
+
+if TYPE_CHECKING:
+    from deltawire.ed25519 import PublicKeyLike
 
 B = TypeVar("B")
 Build = Callable[[Deadline], B]
@@ -44,6 +48,8 @@ class Maintainer(Generic[B]):
         store: URL or store of the stream.
         options: how to collect.
         build: what to do before collecting in each pass: anchors and spans; None for nothing.
+        trust: public keys by which the stream must be signed, as for a ``Follower``: the boundary is then moved to no
+            snapshot that others have made.
         limits: what to refuse.
         workers: concurrent requests.
         clock: seconds by a clock that never goes back.
@@ -57,6 +63,7 @@ class Maintainer(Generic[B]):
         options: CollectOptions | None = None,
         *,
         build: Build[B] | None = None,
+        trust: Trust | Sequence[PublicKeyLike] | None = None,
         limits: Limits = DEFAULT_LIMITS,
         workers: int = 8,
         clock: Callable[[], float] = time.monotonic,
@@ -65,10 +72,11 @@ class Maintainer(Generic[B]):
     ) -> None:
         from deltawire.store import open_store  # noqa: PLC0415 - stores are imported when one is opened
 
+        trusted = as_trust(trust)
         opened = store if isinstance(store, Store) else open_store(store)
         self._opened = opened if opened is not store else None
         self._transfer = Transfer(opened, limits=limits, workers=workers)
-        self._reader = StreamReader(self._transfer)
+        self._reader = StreamReader(self._transfer, trusted)
         self._build = build
         self._stop = threading.Event()
         self._sleep = sleep or self._stop.wait
