@@ -1,0 +1,94 @@
+"""``deltawire-conformance``."""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from deltawire_conformance import __version__
+from deltawire_conformance.adapter import CONTRACT, SECONDS, Adapter, AdapterError
+from deltawire_conformance.case import Role, find_cases
+from deltawire_conformance.places import Place, StorePlace
+from deltawire_conformance.resources import CASES
+from deltawire_conformance.results import CaseResult, Results, profiles
+from deltawire_conformance.runner import Plan, read_expected_failures, run_cases
+
+app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
+
+
+@app.callback()
+def main_options() -> None:
+    """Check implementations of Deltawire against SPEC.md."""
+
+
+@app.command()
+def run(
+    adapter: Annotated[str, typer.Option(metavar="CMD", help="Command line of the adapter (ADAPTER.md).")],
+    store: Annotated[list[str] | None, typer.Option(metavar="URL", help="Where to run: a folder or s3://…")] = None,
+    profile: Annotated[list[str] | None, typer.Option(help="Roles to check; all that the adapter claims.")] = None,
+    case: Annotated[list[str] | None, typer.Option(metavar="ID", help="Only this case, or this area.")] = None,
+    expect_failures: Annotated[Path | None, typer.Option(metavar="FILE", help="Cases known to fail.")] = None,
+    seconds: Annotated[float, typer.Option(help="What a call may take.")] = SECONDS,
+    workers: Annotated[int, typer.Option(help="Cases at the same time.")] = 2,
+    keep: Annotated[bool, typer.Option("--keep", help="Leave the streams of cases.")] = False,  # noqa: FBT002
+    strict: Annotated[bool, typer.Option("--strict", help="Count what SPEC.md only recommends.")] = False,  # noqa: FBT002
+) -> None:
+    """Drive an implementation through the cases."""
+    started, clock = datetime.now(UTC), time.monotonic()
+    try:
+        driven = Adapter(adapter, seconds=seconds)
+    except (AdapterError, OSError) as error:
+        typer.echo(f"adapter: {error}", err=True)
+        raise typer.Exit(2) from None
+    chosen = [found for found in find_cases(CASES) if not case or found.id in case or found.area in case]
+    roles: list[Role] = [role for role in driven.description.roles if not profile or role in profile]
+    known = [found.id for found in find_cases(CASES)]
+    expected = {} if expect_failures is None else read_expected_failures(expect_failures, known)
+    with tempfile.TemporaryDirectory(prefix="deltawire-conformance-") as scratch:
+        places: list[Place] = [StorePlace(url, keep=keep) for url in store or [scratch]]
+        plan = Plan(roles=roles, expected=expected, seconds=seconds, workers=workers)
+        try:
+            found_results = run_cases(chosen, driven, places, plan, tell=_tell)
+        finally:
+            driven.close()
+    results = Results(
+        suite_version=__version__,
+        spec_version="0.1",
+        contract=CONTRACT,
+        started_at=started.isoformat(timespec="seconds").replace("+00:00", "Z"),
+        seconds=round(time.monotonic() - clock, 1),
+        adapter=driven.description,
+        command=adapter,
+        stores=[place.kind for place in places],
+        roles=roles,
+        cases=found_results,
+        profiles=profiles(roles, found_results, strict=strict),
+    )
+    _summary(results)
+    raise typer.Exit(0 if results.ok else 1)
+
+
+def _tell(result: CaseResult) -> None:
+    if result.status in {"fail", "error", "unexpected_pass"}:
+        typer.echo(f"{result.status.upper():5} {result.id} ({result.store}): {result.title}")
+        for problem in result.problems:
+            typer.echo(f"      {problem}")
+
+
+def _summary(results: Results) -> None:
+    for profile in results.profiles:
+        said = "conforms" if profile.conforms else "does not conform"
+        typer.echo(f"{profile.role}: {profile.passed} of {profile.scored} cases passed; {said}")
+    counts = ", ".join(f"{count} {status.replace('_', ' ')}" for status, count in sorted(results.counts().items()))
+    typer.echo(f"{counts}; {results.seconds} s")
+
+
+def main() -> None:
+    """Entry point."""
+    sys.exit(app())

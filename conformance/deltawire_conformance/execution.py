@@ -1,0 +1,302 @@
+"""Running one case: step after step, each with what was sent, what came back and what was wrong with it."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from functools import singledispatchmethod
+from pathlib import Path
+from typing import Any, Literal
+
+import msgspec
+from msgspec import Struct
+
+from deltawire.store import Store
+from deltawire_conformance import case as cases
+from deltawire_conformance.adapter import Adapter, Answer
+from deltawire_conformance.case import CaseFolder
+from deltawire_conformance.judging import judge
+from deltawire_conformance.neutral import NOTHING, NeutralState, differences
+from deltawire_conformance.places import Spot, lay
+
+Status = Literal["pass", "fail", "error"]
+_WAIT = 0.02
+
+
+class StepLog(Struct, kw_only=True):
+    """What happened in a step."""
+
+    step: dict[str, Any]
+    arguments: tuple[str, ...] = ()
+    status: int | None = None
+    output: list[dict[str, Any]] = []
+    stderr: str = ""
+    seconds: float = 0.0
+    problems: list[str] = []
+    trouble: str | None = None
+
+
+class CaseRun:
+    """One run of one case against one adapter in one place.
+
+    Args:
+        case: what to do.
+        adapter: with what.
+        spot: where; empty.
+        folder: for targets.
+        seconds: what a call may take.
+    """
+
+    def __init__(self, case: CaseFolder, adapter: Adapter, spot: Spot, folder: Path, *, seconds: float) -> None:
+        self._case = case
+        self._adapter = adapter
+        self._spot = spot
+        self._target = str(folder / "target")
+        self._seconds = seconds
+        self._laid: dict[str, bytes] = {}
+        self._held = NOTHING
+        self._files = "files" in adapter.description.features
+        self.logs: list[StepLog] = []
+
+    def run(self) -> Status:
+        """Do the steps until one is not as it must be."""
+        for step in self._case.case.steps:
+            log = StepLog(step=msgspec.to_builtins(step))
+            self.logs.append(log)
+            log.problems.extend(self._do(step, log))
+            if log.trouble is not None:
+                return "error"
+            if log.problems:
+                return "fail"
+        return "pass"
+
+    @singledispatchmethod
+    def _do(self, step: Any, log: StepLog) -> Iterator[str]:
+        raise NotImplementedError(type(step))
+
+    @_do.register
+    def _put(self, step: cases.Put, log: StepLog) -> Iterator[str]:
+        self._lay(step.tree, self._spot.stores[step.where])
+        yield from ()
+
+    @_do.register
+    def _delete(self, step: cases.Delete, log: StepLog) -> Iterator[str]:
+        for key in step.keys:
+            self._spot.store.delete(key)
+        yield from ()
+
+    @_do.register
+    def _pad(self, step: cases.Pad, log: StepLog) -> Iterator[str]:
+        data = self._spot.store.get(step.key, max_bytes=step.bytes).data
+        self._spot.store.put(step.key, data.ljust(step.bytes), mode="overwrite")
+        yield from ()
+
+    @_do.register
+    def _materialize(self, step: cases.Materialize, log: StepLog) -> Iterator[str]:
+        before = self._held
+        url = self._spot.urls["store"]
+        answer = self._call(log, "materialize", url, self._target, str(step.version), _options(step))
+        yield from refusal_problems(answer, step.error)
+        if answer.refusal is None:
+            yield from self._state(answer.result, step.state)
+            return
+        # A refusal changes nothing, whatever was refused. ERR-2
+        shown = self._call(None, "show", self._target)
+        if shown.trouble or shown.refusal:
+            yield f"show: {shown.trouble or shown.refusal}"
+            return
+        held = self._neutral(shown.result)
+        expected = before if step.state is None else self._case.state(step.state)
+        yield from (f"after the refusal, {line}" for line in differences(held, expected, files=self._files))
+        self._held = held
+
+    @_do.register
+    def _follow(self, step: cases.Follow, log: StepLog) -> Iterator[str]:
+        waiting = list(step.meanwhile)
+
+        def shown(_: dict[str, Any]) -> None:
+            if waiting:
+                self._lay(waiting.pop(0), self._spot.store)
+
+        url = self._spot.urls["store"]
+        running = self._adapter.start("follow", url, self._target, str(step.version), _options(step), on_line=shown)
+        answer = self._note(log, running.finish(self._seconds))
+        yield from refusal_problems(answer, step.error)
+        if answer.trouble:
+            return
+        states = [line for line in answer.output if "version" in line]
+        numbers = [line["version"] for line in states]
+        if numbers != sorted(set(numbers)):
+            yield f"versions were shown in the order {numbers}"
+        if answer.refusal is None:
+            yield from self._state(answer.result, step.state)
+
+    @_do.register
+    def _publish(self, step: cases.Publish, log: StepLog) -> Iterator[str]:
+        answer = self._call(log, *self._publish_arguments(step))
+        yield from refusal_problems(answer, step.error)
+        if answer.trouble is None:
+            yield from _committed(answer, step.versions)
+
+    @_do.register
+    def _lease(self, step: cases.Lease, log: StepLog) -> Iterator[str]:
+        acquired = threading.Event()
+        running = self._adapter.start(
+            "lease", self._spot.urls["store"], step.holder, _options(step), on_line=lambda _: acquired.set()
+        )
+        give_up = time.monotonic() + self._seconds
+        while not acquired.is_set() and not running.ended and time.monotonic() < give_up:
+            time.sleep(_WAIT)
+        held: list[str] = []
+        if acquired.is_set() and not running.ended:
+            held = list(self._while_held(step))
+            time.sleep(step.hold_ms / 1000)
+        running.end_input()
+        answer = self._note(log, running.finish(self._seconds))
+        yield from refusal_problems(answer, step.error)
+        yield from held
+        if answer.trouble is None and step.epoch is not None and answer.output:
+            found = answer.output[0].get("epoch")
+            if found != step.epoch:
+                yield f"the lease was acquired with the epoch {found}, expected {step.epoch}"
+
+    def _while_held(self, step: cases.Lease) -> Iterator[str]:
+        record = json.loads(self._spot.store.get("leases/writer.json", max_bytes=1 << 20).data)
+        for name, value in step.held.items():
+            if record.get(name) != value:
+                yield f"while it was held the lease had {name} {record.get(name)!r}, expected {value!r}"
+        if step.meanwhile is not None:
+            self._lay(step.meanwhile, self._spot.store)
+
+    @_do.register
+    def _rollback(self, step: cases.Rollback, log: StepLog) -> Iterator[str]:
+        answer = self._call(log, "rollback", self._spot.urls["store"], str(step.version), _options(step))
+        yield from refusal_problems(answer, step.error)
+        if answer.trouble is None and answer.refusal is None and step.expect_version is not None:
+            yield from _committed(answer, (step.expect_version,))
+
+    @_do.register
+    def _fork(self, step: cases.Fork, log: StepLog) -> Iterator[str]:
+        urls = self._spot.urls
+        answer = self._call(log, "fork", urls["source"], str(step.version), urls["store"], _options(step))
+        yield from refusal_problems(answer, step.error)
+
+    @_do.register
+    def _build(self, step: cases.Build, log: StepLog) -> Iterator[str]:
+        answer = self._call(log, "build", self._spot.urls["store"], _options(step))
+        yield from refusal_problems(answer, step.error)
+
+    @_do.register
+    def _collect(self, step: cases.Collect, log: StepLog) -> Iterator[str]:
+        answer = self._call(log, "collect", self._spot.urls["store"], _options(step))
+        yield from refusal_problems(answer, step.error)
+        if answer.refusal is None and step.boundary is not None and answer.result.get("boundary") != step.boundary:
+            yield f"the boundary is {answer.result.get('boundary')}, expected {step.boundary}"
+
+    @_do.register
+    def _race(self, step: cases.Race, log: StepLog) -> Iterator[str]:
+        def one(call: cases.Call) -> Answer:
+            return self._adapter.call(*self._race_arguments(call), alone=True)
+
+        with ThreadPoolExecutor(len(step.steps)) as pool:
+            answers = list(pool.map(one, step.steps))
+        log.output = [{"arguments": answer.arguments, "output": answer.output} for answer in answers]
+        log.stderr = "\n".join(answer.stderr for answer in answers)[-8000:]
+        log.trouble = next((answer.trouble for answer in answers if answer.trouble), None)
+        done = sum(answer.status == 0 for answer in answers)
+        least, most = step.done
+        if not least <= done <= most:
+            yield f"{done} calls were done, expected {least} to {most}"
+        for call, answer in zip(step.steps, answers, strict=True):
+            if answer.refusal is not None and answer.refusal not in call.error:
+                yield f"refused with {answer.refusal}, expected one of {', '.join(call.error)}"
+        committed = [line["version"] for answer in answers for line in answer.output if "version" in line]
+        if len(set(committed)) != len(committed):
+            yield f"two producers say that they committed the same version: {sorted(committed)}"
+
+    @_do.register
+    def _judge(self, step: cases.Judge, log: StepLog) -> Iterator[str]:
+        yield from judge(step, self._case, self._spot.store, self._laid)
+
+    @_do.register
+    def _requests(self, step: cases.Requests, log: StepLog) -> Iterator[str]:
+        yield from self._spot.broken_rules(step.rules)
+
+    def _publish_arguments(self, step: cases.Publish) -> tuple[str, ...]:
+        return "publish", self._spot.urls["store"], str(self._case.path / step.input), self._files_option(step)
+
+    def _files_option(self, step: cases.Call) -> str:
+        # Keys and other files that options name lie in the case's folder.
+        options = dict(step.options)
+        if "signing_key" in options:
+            options["signing_key"] = str(self._case.path / options["signing_key"])
+        return json.dumps(options)
+
+    def _race_arguments(self, call: cases.Call) -> tuple[str, ...]:
+        url = self._spot.urls["store"]
+        if isinstance(call, cases.Publish):
+            return self._publish_arguments(call)
+        if isinstance(call, cases.Lease):
+            return "lease", url, call.holder, _options(call)
+        return "collect" if isinstance(call, cases.Collect) else "build", url, _options(call)
+
+    def _call(self, log: StepLog | None, *arguments: str) -> Answer:
+        answer = self._adapter.call(*arguments)
+        return answer if log is None else self._note(log, answer)
+
+    @staticmethod
+    def _note(log: StepLog, answer: Answer) -> Answer:
+        log.arguments, log.status, log.output = answer.arguments, answer.status, list(answer.output)
+        log.stderr, log.seconds, log.trouble = answer.stderr, answer.seconds, answer.trouble
+        return answer
+
+    def _lay(self, name: str, store: Store) -> None:
+        tree = self._case.tree(name)
+        lay(store, tree)
+        self._laid.update(tree)
+
+    def _state(self, result: dict[str, Any], expected: str | None) -> Iterator[str]:
+        self._held = self._neutral(result)
+        if expected is not None:
+            yield from differences(self._held, self._case.state(expected), files=self._files)
+
+    @staticmethod
+    def _neutral(result: dict[str, Any]) -> NeutralState:
+        try:
+            return msgspec.convert(result, NeutralState)
+        except msgspec.ValidationError:
+            return NOTHING
+
+
+def _options(step: cases.Call) -> str:
+    return json.dumps(step.options)
+
+
+def refusal_problems(answer: Answer, codes: tuple[str, ...]) -> Iterator[str]:
+    """Hold an answer against what was expected: done, or refused with one of some codes."""
+    if answer.trouble is not None:
+        return
+    if answer.refusal is None and codes:
+        yield f"it was done, but must be refused with {' or '.join(codes)}"
+    elif answer.refusal is not None and answer.refusal not in codes:
+        expected = f"refused with {' or '.join(codes)}" if codes else "done"
+        yield f"it was refused with {answer.refusal}, but must be {expected}"
+
+
+def _committed(answer: Answer, versions: tuple[int, ...]) -> Iterator[str]:
+    found = tuple(line["version"] for line in answer.output if "version" in line)
+    if found != versions:
+        yield f"it reports the versions {list(found)} as committed, expected {list(versions)}"
+
+
+def scratch_folder() -> tempfile.TemporaryDirectory[str]:
+    """A folder for the targets of a case."""
+    return tempfile.TemporaryDirectory(prefix="deltawire-conformance-")
+
+
+Progress = Callable[[CaseFolder, Status], None]
+"""Told of each case that has ended."""

@@ -1,0 +1,126 @@
+"""The suite's own look at a stream: every check of SPEC.md section 11.8, and the states bit by bit."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from fnmatch import fnmatchcase
+from typing import Any
+
+import numpy as np
+
+from deltawire import Follower
+from deltawire.errors import DeltawireError
+from deltawire.inspecting.verification import verify_stream
+from deltawire.store import Store
+from deltawire.targets.arrays import ArraysTarget
+from deltawire_conformance.case import CaseFolder, Judge
+from deltawire_conformance.neutral import NeutralState, differences, neutral_files, neutral_tensor
+from deltawire_conformance.places import contents
+
+
+def judge(step: Judge, case: CaseFolder, store: Store, laid: Mapping[str, bytes]) -> Iterator[str]:
+    """Say what is not as a step demands.
+
+    Args:
+        step: what to look at.
+        case: of which it is a step.
+        store: of the stream.
+        laid: objects that the suite itself put there.
+    """
+    objects = contents(store)
+    yield from _objects(step, objects, laid)
+    yield from _records(step, objects)
+    found = [] if "stream.json" not in objects else verify_stream(store, deep=True, trust=step.trust or None).findings
+    unexpected = [finding for finding in found if finding.code not in step.findings]
+    yield from (f"{finding.key}: {finding.code}: {finding.message}" for finding in unexpected)
+    yield from (f"no {code} was found" for code in step.findings if code not in {finding.code for finding in found})
+    numbers = [int(key[9:-5]) for key in objects if fnmatchcase(key, "versions/*.json")]
+    if step.newest is not None and max(numbers, default=None) != step.newest:
+        yield f"the newest version is {max(numbers, default=None)}, expected {step.newest}"
+    for version, name in step.states.items():
+        yield from _state(store, int(version), case.state(name))
+
+
+def read_state(store: Store, version: int | None = None) -> NeutralState:
+    """A version's state, read by the reference, the newest if None.
+
+    Raises:
+        DeltawireError: it cannot be read.
+    """
+    with Follower(store, pin=False) as follower:
+        follower.poll(to=version)
+        held = follower.target.held
+        assert held is not None and isinstance(follower.target, ArraysTarget)  # noqa: S101, PT018 - it was just read
+        bits = {tensor.name: follower.target.bits(tensor).gather(slice(0, tensor.elements)) for tensor in held.tensors}
+        return NeutralState(
+            version=held.committed.record.version,
+            state_digest=follower.verify(),
+            tensors={
+                tensor.name: neutral_tensor(
+                    tensor.dtype.name, tensor.shape, np.asarray(bits[tensor.name], tensor.dtype.storage).tobytes()
+                )
+                for tensor in held.tensors
+            },
+            files=neutral_files(
+                {file.name: store.get(file.key, max_bytes=file.bytes).data for file in held.committed.record.files}
+            ),
+        )
+
+
+def _state(store: Store, version: int, expected: NeutralState) -> Iterator[str]:
+    try:
+        found = read_state(store, version)
+    except DeltawireError as error:
+        yield f"version {version} cannot be read: {error.code}: {error}"
+        return
+    yield from (f"version {version}: {line}" for line in differences(found, expected))
+
+
+def _objects(step: Judge, objects: Mapping[str, bytes], laid: Mapping[str, bytes]) -> Iterator[str]:
+    yield from (f"there is no {pattern}" for pattern in step.present if not matching(pattern, objects))
+    for pattern in step.absent:
+        yield from (f"{key} is there" for key in matching(pattern, objects))
+    for pattern in step.unchanged:
+        for key in matching(pattern, laid):
+            if key not in objects:
+                yield f"{key} is gone"
+            elif objects[key] != laid[key]:
+                yield f"{key} was changed"
+
+
+def _records(step: Judge, objects: Mapping[str, bytes]) -> Iterator[str]:
+    for key, members in step.members.items():
+        yield from _subset(members, _parsed(objects, key), key)
+    for key, names in step.lacking.items():
+        record = _parsed(objects, key)
+        yield from (
+            f"{key}: there is a member {name!r}" for name in names if isinstance(record, dict) and name in record
+        )
+
+
+def _parsed(objects: Mapping[str, bytes], key: str) -> Any:
+    try:
+        return json.loads(objects[key])
+    except (KeyError, ValueError):
+        return None
+
+
+def _subset(expected: Any, found: Any, where: str) -> Iterator[str]:
+    """Differences of what is expected; members that nobody asked for do not count."""
+    if isinstance(expected, dict):
+        if not isinstance(found, dict):
+            yield f"{where} is {found!r}, not an object"
+            return
+        for name, value in expected.items():
+            if name in found:
+                yield from _subset(value, found[name], f"{where}: {name}")
+            else:
+                yield f"{where}: there is no member {name!r}"
+    elif found != expected:
+        yield f"{where} is {found!r}, expected {expected!r}"
+
+
+def matching(pattern: str, keys: Iterable[str]) -> list[str]:
+    """Keys that match a pattern with ``*``."""
+    return [key for key in keys if fnmatchcase(key, pattern)]

@@ -1,0 +1,95 @@
+"""Where the streams of cases live: a fresh prefix for each case, on disk or in a bucket."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+from uuid import uuid4
+
+from deltawire.store import Store, open_store
+from deltawire_conformance.case import CaseFolder, Kind
+
+Which = Literal["store", "source"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Spot:
+    """A place for one case."""
+
+    urls: Mapping[Which, str]
+    """What the adapter is told."""
+    stores: Mapping[Which, Store]
+    """The suite's own access to the same objects."""
+
+    @property
+    def store(self) -> Store:
+        """The store of the stream under test."""
+        return self.stores["store"]
+
+    def broken_rules(self, rules: Sequence[str]) -> list[str]:
+        """Hold the requests since the last call to rules; only the simulator sees them."""
+        return [f"{self.urls['store']}: nobody notes what is asked of this store"]
+
+
+class Place(ABC):
+    """A store in which cases are run."""
+
+    kind: Kind
+    url: str
+
+    @abstractmethod
+    def spot(self, case: CaseFolder) -> AbstractContextManager[Spot]:
+        """A fresh place for a case, removed afterwards."""
+
+
+class StorePlace(Place):
+    """Below any URL that the reference's store bindings open; everything is removed again.
+
+    Args:
+        url: a folder or a URL, below which nothing else is touched.
+        keep: leave what cases have left.
+    """
+
+    def __init__(self, url: str, *, keep: bool = False) -> None:
+        self.url = url.rstrip("/")
+        self.kind = "s3" if url.startswith("s3://") else "hub" if url.startswith("hf://") else "disk"
+        if self.kind == "disk":
+            self.url = str(Path(self.url).absolute())
+        self._keep = keep
+
+    @contextmanager
+    def spot(self, case: CaseFolder) -> Iterator[Spot]:
+        root = f"{self.url}/{case.id}-{uuid4().hex[:8]}"
+        urls: dict[Which, str] = {"store": f"{root}/store", "source": f"{root}/source"}
+        if self.kind == "disk":
+            for folder in urls.values():
+                Path(folder).mkdir(parents=True)
+        stores = {which: open_store(url) for which, url in urls.items()}
+        try:
+            yield Spot(urls=urls, stores=stores)
+        finally:
+            for store in stores.values():
+                if not self._keep:
+                    clear(store)
+                store.close()
+
+
+def clear(store: Store) -> None:
+    """Remove every object."""
+    for info in list(store.list("")):
+        store.delete(info.key)
+
+
+def lay(store: Store, tree: Mapping[str, bytes]) -> None:
+    """Put objects into a store, records last, so that no reader finds a record before what it names."""
+    for key in sorted(tree, key=lambda key: (not key.startswith("data/"), key)):
+        store.put(key, tree[key], mode="overwrite")
+
+
+def contents(store: Store) -> dict[str, bytes]:
+    """Everything in a store."""
+    return {info.key: store.get(info.key, max_bytes=info.bytes).data for info in store.list("")}

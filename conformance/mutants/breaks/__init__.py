@@ -1,0 +1,1 @@
+"""What can be taken away, an area to a module; each has ``MUTANTS``."""

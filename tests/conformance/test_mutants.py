@@ -1,0 +1,58 @@
+"""The suite has teeth: each broken implementation is caught by the cases that say so, and each negative case by one."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from deltawire_conformance.adapter import Adapter
+from deltawire_conformance.case import CaseFolder, find_cases
+from deltawire_conformance.places import StorePlace
+from deltawire_conformance.resources import CASES
+from deltawire_conformance.results import CaseResult
+from deltawire_conformance.runner import Plan, run_case
+from mutants import Mutant, all_mutants
+from mutants.uncaught import UNCAUGHT
+
+CONFORMANCE = Path(__file__).resolve().parents[2] / "conformance"
+ALL = {case.id: case for case in find_cases(CASES)}
+
+
+@contextmanager
+def adapter(mutant: Mutant) -> Iterator[Adapter]:
+    command = shlex.join([sys.executable, "-m", "mutants", mutant.name])
+    made = Adapter(command, environment={"PYTHONPATH": str(CONFORMANCE)}, seconds=20)
+    try:
+        yield made
+    finally:
+        made.close()
+
+
+def run(case: CaseFolder, made: Adapter, folder: Path) -> CaseResult:
+    return run_case(case, StorePlace(str(folder)), made, Plan(roles=[case.case.role], seconds=20))
+
+
+@pytest.mark.parametrize("mutant", all_mutants().values(), ids=lambda mutant: mutant.name)
+def test_mutant_is_caught(mutant: Mutant, tmp_path: Path) -> None:
+    assert mutant.caught_by
+    with adapter(mutant) as made:
+        for name in mutant.caught_by:
+            result = run(ALL[name], made, tmp_path)
+            # A crash would be caught by anything, and proves nothing.
+            assert result.status == "fail", (name, result.status, result.problems)
+
+
+def test_there_are_enough_mutants() -> None:
+    assert len(all_mutants()) >= 25
+
+
+def test_each_negative_case_catches_a_mutant_or_says_why_not() -> None:
+    catching = {case for mutant in all_mutants().values() for case in mutant.caught_by}
+    negative = {case.id for case in ALL.values() if case.negative}
+    assert negative - catching == set(UNCAUGHT)
+    assert all(UNCAUGHT.values())
