@@ -9,6 +9,7 @@ import subprocess
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -158,7 +159,8 @@ class Running:
     def end_input(self) -> None:
         """Close its standard input."""
         assert self._process.stdin is not None  # noqa: S101 - it was asked for
-        self._process.stdin.close()
+        with suppress(BrokenPipeError):
+            self._process.stdin.close()
 
     def kill(self) -> None:
         """Stop it, and everything that it has started."""
@@ -178,8 +180,7 @@ class Running:
             status, trouble = None, f"it did not end within {seconds:g} s"
         for reader in self._readers:
             reader.join()
-        if self._process.stdin is not None and not self._process.stdin.closed:
-            self.end_input()
+        _close(self._process)
         return _answer(
             self.arguments,
             status,
@@ -243,6 +244,13 @@ def judged(
     )
 
 
+def _close(process: subprocess.Popen[bytes]) -> None:
+    for pipe in (process.stdin, process.stdout, process.stderr):
+        if pipe is not None:
+            with suppress(BrokenPipeError):  # what it was sent last it did not read
+                pipe.close()
+
+
 @dataclass
 class _Server:
     """A process that answers one call after the other."""
@@ -268,7 +276,7 @@ class _Server:
         """Send one call and wait for its line."""
         started = time.monotonic()
         del self._errors[:]
-        timer = threading.Timer(seconds, self.stop)
+        timer = threading.Timer(seconds, self._kill)
         timer.start()
         line = b""
         try:
@@ -295,9 +303,14 @@ class _Server:
     def stop(self) -> None:
         """Stop the process."""
         self.alive = False
+        self._kill()
+        self._process.wait()
+        self._reader.join()
+        _close(self._process)
+
+    def _kill(self) -> None:
         if self._process.poll() is None:
             os.killpg(self._process.pid, 9)
-        self._process.wait()
 
     def _read_errors(self) -> None:
         assert self._process.stderr is not None  # noqa: S101 - it was asked for

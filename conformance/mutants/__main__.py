@@ -15,7 +15,8 @@ def main() -> int:
     """Break the reference, then be its adapter."""
     name = sys.argv.pop(1)
     spec = importlib.util.spec_from_file_location("reference_adapter", ADAPTER)
-    assert spec is not None and spec.loader is not None
+    assert spec is not None
+    assert spec.loader is not None
     adapter = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(adapter)
     all_mutants()[name].patch()
