@@ -137,8 +137,6 @@ def _finding(error: DeltawireError, key: str, requirement: str) -> Finding:
 
 def _invariant(kind: str, value: dict[str, Any]) -> str:
     """What a record breaks that is of the right shape and malformed all the same."""
-    if set(value.get("reader_features", ())) - set(value.get("writer_features", ())):
-        return "VER-3"
     homes = {"stream": "SIG-1", "span": "SPN-3", "pin": "PIN-1", "retention": "RET-1", "tensor_table": "TAB-3"}
     if kind == "span" and value["base"] >= value["version"]:
         return "SPN-1"
