@@ -9,7 +9,9 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from authoring.stream import small_stream
+from authoring.parts import write_part
+from authoring.states import small_model, trained
+from authoring.stream import Stream, small_stream
 from deltawire.errors import StreamNotFoundError
 from deltawire.format import keys
 from deltawire_conformance.checking.checker import check_stream
@@ -94,3 +96,25 @@ def test_any_member_is_anything(key: str, data: st.DataObject, deep: bool) -> No
         place = place[name]
     place[name] = data.draw(ANY_JSON)
     assert check(objects() | {key: json.dumps(record).encode()}, deep=deep) is not None
+
+
+@given(what=st.sampled_from(["part", "shard", "index", "table"]), damage=DAMAGE, deep=st.booleans())
+def test_damaged_bytes_whose_digests_fit(what: str, damage: tuple[str, int, bytes], deep: bool) -> None:
+    def spoil(data: bytes) -> bytes:
+        return damaged(data, *damage)
+
+    def shard(data: bytes, number: int) -> bytes:
+        return spoil(data).ljust(8, b"\0")
+
+    stream = Stream("damage")
+    stream.create()
+    stream.rebase(small_model(), **({what: shard} if what == "shard" else {}))
+    if what == "index":
+        stream.anchor(0, index=spoil)
+    if what == "part":
+        stream.delta(trained(small_model(), 1), write=lambda rows: [write_part([rows]).reseal(spoil(write_part([rows]).data))])
+    if what == "table":
+        stream = Stream("damage")
+        stream.create()
+        stream.rebase(small_model(), table_raw=spoil)
+    assert check(stream.objects, deep=deep) is not None

@@ -11,6 +11,7 @@ from deltawire.format import keys
 from deltawire.format.records import AnchorRecord, Delta, Snapshot, SpanRecord, VersionRecord
 from deltawire.inspecting.findings import Note, Trouble
 from deltawire.inspecting.history import Advance, no_progress
+from deltawire.inspecting.inventory import folder_version
 from deltawire.inspecting.verification import Examination, examine_stream
 from deltawire.reading.retention import Retention
 from deltawire.store.base import Store
@@ -120,6 +121,9 @@ def _leftovers(seen: Examination) -> Iterator[Finding]:
         message = f"it is of version {leftover.version}, which is not retained; collecting has not removed it yet"
         yield Finding(requirement="COL-4", severity="note", key=leftover.key, message=message)
     for info in seen.orphans:
+        number = folder_version(info.key)
+        if number is not None and seen.records.doubtful(number):
+            continue  # a record that nobody can read may name it
         message = f"no record names it ({info.bytes:,} bytes)"
         yield Finding(requirement="COL-7", severity="note", key=info.key, message=message)
 
