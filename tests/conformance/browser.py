@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import html
+import json
 import re
 import shutil
 import subprocess
 import tempfile
 from pathlib import Path
+from typing import Any
 
 BROWSER = shutil.which("chromium") or shutil.which("chromium-headless-shell")
 _OPTIONS = [
@@ -33,17 +35,22 @@ def screenshot(page: Path, image: Path, width: int, height: int, *, dark: bool =
     assert image.stat().st_size > 0
 
 
-def measured(page: Path, script: str, width: int) -> str:
+def measured(page: Path, script: str, width: int) -> list[Any]:
     """What an expression of JavaScript says in a frame of this width around the page."""
     content = html.escape(page.read_text(encoding="utf-8"), quote=True)
-    wrapper = page.with_name(f"measuring-{width}.html")
-    wrapper.write_text(
+    return output(
+        page.with_name(f"measuring-{width}.html"),
         f'<!doctype html><meta charset="utf-8"><iframe style="width:{width}px;height:800px;border:0"'
         f' srcdoc="{content}"></iframe><output></output><script>onload = () => {{'
         f"const page = document.querySelector('iframe').contentDocument;"
-        f"document.querySelector('output').textContent = String({script}); }};</script>",
-        encoding="utf-8",
+        f"document.querySelector('output').textContent = JSON.stringify({script}); }};</script>",
     )
-    found = re.search(r"<output>(.*?)</output>", _run("--dump-dom", wrapper.as_uri()), re.DOTALL)
+
+
+def output(page: Path, content: str) -> list[Any]:
+    """What a page writes into its ``output``, as JSON."""
+    page.write_text(content, encoding="utf-8")
+    found = re.search(r"<output>(.*?)</output>", _run("--dump-dom", page.as_uri()), re.DOTALL)
     assert found is not None
-    return html.unescape(found[1])
+    made: list[Any] = json.loads(html.unescape(found[1]))
+    return made

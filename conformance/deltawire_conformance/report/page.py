@@ -78,6 +78,8 @@ def _verdict(results: Results) -> str:
 def _profile(profile: Profile) -> str:
     share = 100 * profile.passed / profile.scored if profile.scored else 0
     verdict, style = ("✓ conforms", "good") if profile.conforms else ("✗ does not conform", "bad")
+    if not profile.scored:
+        verdict, style = "no case counts", "none"
     empty = "" if profile.scored else " empty"
     return f"""
 <section class="card">
@@ -107,7 +109,7 @@ def _matrix(results: Results) -> str:
     areas, stores = sorted({case.area for case in results.cases}), sorted({case.store for case in results.cases})
     if not areas:
         return "<h2>Areas</h2><p>No case was run.</p>"
-    head = "".join(f'<th scope="col">{text(store)}</th>' for store in stores)
+    head = "".join(f'<th scope="col" class="cell">{text(store)}</th>' for store in stores)
     rows = "".join(
         f'<tr><th scope="row">{text(area)}</th>{"".join(_cell(cells[area, store]) for store in stores)}</tr>\n'
         for area in areas

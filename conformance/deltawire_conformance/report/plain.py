@@ -11,8 +11,10 @@ import msgspec
 from deltawire_conformance.results import Results
 
 _DEPTH = 40
-_UNWRITABLE = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
-"""What XML cannot hold, nobody can see, or UTF-8 has no code for."""
+_UNWRITABLE = re.compile(
+    "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff\ufffe\uffff]"
+)
+"""What XML cannot hold, UTF-8 has no code for, or turns around the text behind it."""
 
 
 def plain_text(text: str) -> str:
