@@ -298,7 +298,9 @@ class _Server:
         finally:
             timer.cancel()
         took = time.monotonic() - started
-        status, output, trouble = None, [], None
+        status: int | None = None
+        output: list[dict[str, Any]] = []
+        trouble = None
         try:
             found = json.loads(line)
             status, output = _reply(found)

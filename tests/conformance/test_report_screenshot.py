@@ -101,7 +101,8 @@ _FACTS = """[
   page.documentElement.scrollWidth,
   [...page.querySelectorAll('h1, h2, h3, p, li, pre, table, .card, .chip')].filter(node => {
     const box = node.getBoundingClientRect();
-    return box.width && !node.closest('.scroll') && (box.left < 0 || box.right > page.documentElement.clientWidth + 0.5);
+    const width = page.documentElement.clientWidth;
+    return box.width && !node.closest('.scroll') && (box.left < 0 || box.right > width + 0.5);
   }).length,
   page.querySelectorAll('.card').length,
   page.querySelectorAll('article').length,

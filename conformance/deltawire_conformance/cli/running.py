@@ -23,7 +23,8 @@ from deltawire_conformance.resources import CASES
 from deltawire_conformance.results import Results, profiles
 from deltawire_conformance.runner import Plan, read_expected_failures, run_cases
 
-def run(
+
+def run(  # noqa: PLR0913, PLR0917 - typer makes options of these
     adapter: Annotated[str, typer.Option(metavar="CMD", help="Command line of the adapter (ADAPTER.md).")],
     store: Annotated[list[str] | None, typer.Option(metavar="URL", help="Where to run: a folder or s3://…")] = None,
     profile: Annotated[list[str] | None, typer.Option(help="Roles to check; all that the adapter claims.")] = None,
