@@ -99,6 +99,14 @@ def renamed_table(record: Json) -> None:
     record["tensors"]["key"] = record["tensors"]["key"].replace("tensors/table", "tensors/tafel")
 
 
+def with_one_twice(table: Json) -> None:
+    table["tensors"].append(table["tensors"][0])
+
+
+def twice_the_same_write() -> Stream:
+    return edited(HEAD, setting(commit_id=full().records[1]["commit_id"]))
+
+
 def anchored(**options: Any) -> Stream:
     stream = small_stream("check")
     stream.anchor(2, **options)
@@ -240,6 +248,8 @@ class Case:
     code: str | None = None
 
 
+DEEP = b'{"a":' * 40 + b"1" + b"}" * 40
+FOREIGN = f"data/{4:020d}-00000000-0000-0000-0000-000000000000/part-00000.arrow"
 OTHER = "00000000-0000-0000-0000-000000000000"
 
 CASES_OF_CHECK = [
@@ -253,7 +263,7 @@ CASES_OF_CHECK = [
     Case("JSN-3", "note", keys.version_key(2), collected, code="malformed_record"),
     Case("JSN-1", "error", HEAD, lambda: with_object(HEAD, b"{"), code="malformed_record"),
     Case("JSN-1", "error", HEAD, lambda: with_object(HEAD, b'{"a":1,"a":1}'), code="malformed_record"),
-    Case("JSN-2", "error", HEAD, lambda: with_object(HEAD, b'{"a":' * 40 + b"1" + b"}" * 40), code="limit_exceeded"),
+    Case("JSN-2", "error", HEAD, lambda: with_object(HEAD, DEEP), code="limit_exceeded"),
     Case("JSN-3", "error", HEAD, lambda: edited(HEAD, setting(version=4.0)), code="malformed_record"),
     Case("JSN-3", "error", LAST, lambda: edited(LAST, setting(epoch=True)), code="malformed_record"),
     Case("JSN-4", "error", HEAD, lambda: edited(HEAD, setting(anchor=None)), code="malformed_record"),
@@ -278,7 +288,7 @@ CASES_OF_CHECK = [
          code="malformed_record"),
     Case("PIN-1", "error", "leases/readers/", lambda: with_pin(3, last=1), code="malformed_record"),
     Case("RET-1", "error", keys.RETENTION, lambda: edited(keys.RETENTION, setting(kept=[3])), code="malformed_record"),
-    Case("REC-4", "error", keys.version_key(1), lambda: edited(HEAD, setting(commit_id=full().records[1]["commit_id"]))),
+    Case("REC-4", "error", keys.version_key(1), twice_the_same_write),
     Case("REC-6", "error", keys.RETENTION, lambda: edited(keys.RETENTION, setting(epoch=1))),
     Case("REC-6", "error", keys.anchor_key(3), lambda: edited(keys.anchor_key(3), setting(epoch=1))),
     Case("REC-6", "error", HEAD, lambda: edited(HEAD, setting(epoch=1))),
@@ -291,12 +301,12 @@ CASES_OF_CHECK = [
     Case("TAB-1", "error", LAST, lambda: edited(LAST, within("tensors", media_type="text/plain"))),
     Case("section 16.5", "error", LAST, lambda: edited(LAST, within("tensors", media_type="a/b"))),
     Case("TAB-1", "error", keys.version_key(0), lambda: only_rebase(edit=renamed_table)),
-    Case("TAB-3", "error", "data/", lambda: only_rebase(table=lambda table: table["tensors"].append(table["tensors"][0])),
+    Case("TAB-3", "error", "data/", lambda: only_rebase(table=with_one_twice),
          code="malformed_record"),
     Case("DTY-1", "error", "data/", lambda: only_rebase(table=lambda table: table["tensors"][0].update(dtype="F7")),
          code="unsupported_dtype"),
     Case("TAB-4", "should", "data/", lambda: only_rebase(table=aliases_left)),
-    Case("KEY-9", "error", LAST, lambda: edited(LAST, within("delta", "parts", 0, key=f"data/{4:020d}-{OTHER}/part-00000.arrow")), code="broken_chain"),
+    Case("KEY-9", "error", LAST, lambda: edited(LAST, within("delta", "parts", 0, key=FOREIGN)), code="broken_chain"),
     Case("CHN-2", "error", LAST, lower_epoch, code="broken_chain"),
     Case("CHN-3", "error", keys.version_key(1), other_table, code="broken_chain"),
     Case("HED-3", "note", HEAD, lambda: without(HEAD)),
