@@ -88,7 +88,8 @@ def test_probe_of_a_store_without_conditions(tmp_path: Path, capsys: pytest.Capt
 def test_vectors(tmp_path: Path) -> None:
     counts = write_vectors(tmp_path / "out")
     out = tmp_path / "out"
-    sums = dict(reversed(line.split("  ", 1)) for line in (out / "SHA256SUMS").read_text().splitlines())
+    lines = [line.split("  ", 1) for line in (out / "SHA256SUMS").read_text().splitlines()]
+    sums = {name: digest for digest, name in lines}
     files = {file.relative_to(out).as_posix(): file for file in out.rglob("*") if file.is_file()}
     assert files.keys() == sums.keys() | {"SHA256SUMS"}
     assert all(hashlib.sha256(files[name].read_bytes()).hexdigest() == digest for name, digest in sums.items())
@@ -115,6 +116,8 @@ def test_bytes_of_vectors_are_those_that_records_name(tmp_path: Path) -> None:
     assert first["tensors"]["digest"] == digest(examples / "tensor_table.json")
     codecs = json.loads((vectors / "codecs.json").read_bytes())["rows"]
     assert codecs[0]["streams"] == {"positions": "010100", "signs": "00", "diff_0": "000000", "diff_1": "000000"}
+    refused = json.loads((vectors / "differences.json").read_bytes())["after"]
+    assert refused.startswith("Refused with `malformed_row` for a BF16 element")
     assert json.loads((vectors / "seeds.json").read_bytes())["rows"][0]["shape"] == [2, 3]
 
 
