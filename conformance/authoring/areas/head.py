@@ -20,13 +20,25 @@ HEADS: list[tuple[str, str, Callable[[Stream], object]]] = [
     ("at-the-end-of-numbers", "a head that says version 2^53-1", lambda s: s.head((1 << 53) - 1)),
     ("empty", "a head without a byte", lambda s: s.head(2, raw=lambda _: b"")),
     ("cut-short", "a head that is cut short", lambda s: s.head(2, raw=lambda data: data[:100])),
-    ("member-twice", "a head with its version twice", lambda s: s.head(0, raw=text('"version":0', '"version":0,"version":0'))),
+    (
+        "member-twice",
+        "a head with its version twice",
+        lambda s: s.head(0, raw=text('"version":0', '"version":0,"version":0')),
+    ),
     ("no-version", "a head without a version", lambda s: s.head(2, edit=remove("version"))),
     ("another-stream", "a head of another stream", lambda s: s.head(7, edit=assign("stream_id", OTHER))),
-    ("reader-feature", "a head with an unknown reader feature", lambda s: s.head(0, reader_features=["novel"], writer_features=["novel"])),
+    (
+        "reader-feature",
+        "a head with an unknown reader feature",
+        lambda s: s.head(0, reader_features=["novel"], writer_features=["novel"]),
+    ),
     ("major-version", "a head of another major version", lambda s: s.head(0, protocol_version="1.0")),
-    ("another-kind", "a version record in the place of the head", lambda s: s.head(2, raw=lambda _: s.objects["versions/00000000000000000000.json"])),
-]  # fmt: skip
+    (
+        "another-kind",
+        "a version record in the place of the head",
+        lambda s: s.head(2, raw=lambda _: s.objects["versions/00000000000000000000.json"]),
+    ),
+]
 """Heads that do not keep a reader from the newest version. HED-1"""
 
 

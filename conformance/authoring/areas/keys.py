@@ -88,4 +88,3 @@ def _short() -> Stream:
         }
         stream.states.pop()
     return stream
-

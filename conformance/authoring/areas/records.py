@@ -96,7 +96,7 @@ SHAPES: list[tuple[str, str, tuple[str, ...], Edit]] = [
     ("delta-missing", "a version with neither a delta nor a snapshot", ("VSN-4",), remove("delta")),
     ("nothing-changed-counted", "a delta without parts that counts a changed element", ("DLT-4",), _empty(1)),
     ("nothing-changed-moved", "a delta without parts whose two digests differ", ("DLT-4",), _empty(0, "1")),
-]  # fmt: skip
+]
 """Records of another shape than section 8 says."""
 
 FILES: list[tuple[str, str, str]] = [

@@ -48,13 +48,8 @@ MUTANTS = [
         what="stops at a head that it cannot read",
         patch=replace("deltawire.reading.stream:StreamReader._hinted", by=_said),
         caught_by=cases(
-            "missing empty cut-short member-twice no-version another-stream reader-feature major-version another-kind huge"
+            "missing empty cut-short member-twice no-version another-stream reader-feature major-version "
+            "another-kind huge"
         ),
-    ),
-    Mutant(
-        name="head-of-nothing",
-        what="takes a head for the proof of a version",
-        patch=replace("deltawire.reading.stream:StreamReader._hinted", by=_believed),
-        caught_by=cases("of-no-version"),
     ),
 ]

@@ -42,7 +42,8 @@ MUTANTS = [
         what="resolves keys as paths",
         patch=mended(_resolve),
         caught_by=cases(
-            "two-dots leading-slash double-slash backslash dot-segment hidden-segment space not-ascii table-key file-key"
+            "two-dots leading-slash double-slash backslash dot-segment hidden-segment space not-ascii "
+            "table-key file-key"
         ),
     ),
     Mutant(
