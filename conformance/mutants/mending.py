@@ -28,6 +28,7 @@ SENSIBLE: dict[str, Any] = {
     "value": "0" * 128,
     "url": "https://example.com",
     "key": "unknown",
+    "signature key": "ed25519:" + "0" * 64,
     "writers": "many",
     "version": 0,
 }
@@ -77,7 +78,8 @@ def _mend(value: dict[str, Any], complaint: str) -> bool:
     owner: Any = value
     for step in path[:-1]:
         owner = owner[int(step)] if isinstance(owner, list) else owner[step]
-    if path[-1] not in SENSIBLE:
+    name = "signature key" if path[-2:] == ["signature", "key"] else path[-1]
+    if name not in SENSIBLE:
         return False
-    owner[path[-1]] = SENSIBLE[path[-1]]
+    owner[path[-1]] = SENSIBLE[name]
     return True

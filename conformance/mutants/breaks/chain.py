@@ -7,9 +7,9 @@ import json
 import msgspec
 
 from deltawire.format import strict_json
-from deltawire.format.records import Delta
+from deltawire.format.records import Delta, StreamRecord
 from deltawire.reading import stream, ways
-from deltawire.reading.stream import Committed
+from deltawire.reading.stream import Committed, StreamReader
 from mutants import Mutant
 from mutants.patching import replace, skip
 
@@ -51,6 +51,17 @@ def _epoch_by_one(before: Committed, after: Committed) -> None:
     _FOLLOWS(before, after)
     if after.record.epoch > before.record.epoch + 1:
         raise ways.BrokenChainError("the epoch rises by more than one")
+
+
+def _number_of_the_key() -> None:
+    load = StreamReader._load  # noqa: SLF001 - to break it
+
+    def by_key(self: StreamReader, number: int, record: StreamRecord) -> Committed:
+        found = load(self, number, record)
+        return Committed(_REPLACED(found.record, version=number), found.digest, found.data)
+
+    skip("deltawire.reading.stream:check_ours")()
+    replace("deltawire.reading.stream:StreamReader._load", by=by_key)()
 
 
 MUTANTS = [
@@ -97,9 +108,9 @@ MUTANTS = [
         caught_by=cases("digest-wraps-up digest-wraps-down"),
     ),
     Mutant(
-        name="number-of-the-record",
-        what="believes the number in a record, whatever its key says",
-        patch=skip("deltawire.reading.stream:check_ours"),
+        name="number-of-the-key",
+        what="does not look which version a record says that it is",
+        patch=_number_of_the_key,
         caught_by=cases("another-number"),
     ),
     Mutant(

@@ -81,6 +81,10 @@ MUTANTS = [
         name="stopped-beside-the-line",
         what="stops at an anchor or a span that it cannot read",
         patch=replace("deltawire.reading.ways:WayFinder.pass_over", by=_stop),
-        caught_by=cases("anchor-reader-feature anchor-major-version span-reader-feature span-major-version"),
+        caught_by=(
+            *cases("anchor-reader-feature anchor-major-version span-reader-feature span-major-version"),
+            "signatures/anchor-unsigned",
+            "signatures/span-unsigned",
+        ),
     ),
 ]
