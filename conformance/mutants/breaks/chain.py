@@ -6,9 +6,10 @@ import json
 
 import msgspec
 
+from deltawire.errors import BrokenChainError
 from deltawire.format import strict_json
 from deltawire.format.records import Delta, StreamRecord
-from deltawire.reading import stream, ways
+from deltawire.reading import stream
 from deltawire.reading.stream import Committed, StreamReader
 from mutants import Mutant
 from mutants.patching import replace, skip
@@ -50,7 +51,7 @@ def _saturating(before: str, delta: Delta, after: str) -> bool:
 def _epoch_by_one(before: Committed, after: Committed) -> None:
     _FOLLOWS(before, after)
     if after.record.epoch > before.record.epoch + 1:
-        raise ways.BrokenChainError("the epoch rises by more than one")
+        raise BrokenChainError("the epoch rises by more than one")
 
 
 def _number_of_the_key() -> None:

@@ -8,6 +8,7 @@ from typing import Any
 
 from deltawire import ed25519
 from deltawire.consumer import steps
+from deltawire.format import signing
 from deltawire.format.records import Envelope, StreamRecord
 from deltawire.format.signing import CONTEXT
 from deltawire.reading import trust
@@ -22,7 +23,7 @@ def cases(names: str) -> tuple[str, ...]:
     return tuple(f"signatures/{name}" for name in names.split())
 
 
-_MESSAGE = trust.signed_message
+_MESSAGE = signing.signed_message
 _CHECK = Trust._check  # noqa: SLF001 - to break it
 
 
