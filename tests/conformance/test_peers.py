@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
 from deltawire_conformance.adapter import Adapter
 from deltawire_conformance.case import find_cases
 from deltawire_conformance.places import StorePlace

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
+
 from deltawire.store import open_store
 from deltawire.store.probe import probe
 from deltawire_conformance.adapter import Adapter
@@ -18,8 +19,6 @@ from deltawire_conformance.resources import CASES, REQUIREMENTS
 from deltawire_conformance.results import CaseResult
 from deltawire_conformance.runner import Plan, run_cases
 from deltawire_conformance.traceability import Traceability, defined, trace
-
-from tests.store.servers import BUCKET, S3Server
 
 REFERENCE = Path(__file__).resolve().parents[2] / "conformance" / "adapters" / "reference" / "adapter.py"
 ALL = list(find_cases(CASES))
