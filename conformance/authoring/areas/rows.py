@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
+import numpy as np
+
 from authoring.drafts import Draft, accepted, refused_next
 from authoring.parts import RawPart, RawRow, row_of, stream_names, write_part
-from authoring.states import State, small_model, trained, values
+from authoring.states import M64, State, digest_of, small_model, trained, values
 from authoring.stream import Stream, small_stream
 
 AREA = "rows"
@@ -23,21 +25,17 @@ def drafts() -> Iterator[Draft]:
 
 
 def _next(
-    name: str, title: str, requirements: Sequence[str], change: Callable[[list[RawRow]], object], *,
+    name: str, title: str, requirements: Sequence[str], change: Callable[[list[RawRow]], None], *,
     write: Callable[[list[RawRow]], list[RawPart]] | None = None, codec: str = "gap",
 ) -> Draft:  # fmt: skip
     """A version with one faulty row."""
-
-    def rows(made: list[RawRow]) -> None:
-        change(made)
-
     return refused_next(
         AREA, name, title, requirements, small_stream(f"rows {name}", versions=2), "malformed_row",
-        grow=lambda s: s.delta(trained(s.states[-1], 9), rows=rows, write=write, codec=codec),
+        grow=lambda s: s.delta(trained(s.states[-1], 9), rows=change, write=write, codec=codec),
     )  # fmt: skip
 
 
-def _box(start: Sequence[int], shape: Sequence[int]) -> Callable[[list[RawRow]], object]:
+def _box(start: Sequence[int], shape: Sequence[int]) -> Callable[[list[RawRow]], None]:
     """Put the last row, of the tensor of seven elements, into a box."""
 
     def change(rows: list[RawRow]) -> None:
@@ -62,7 +60,7 @@ def _no_boxes() -> Iterator[Draft]:
     yield _next("box-scalar", "a box without dimensions in a tensor of one", ["BOX-1"], _box([], []))
 
 
-def _set(**members: int) -> Callable[[list[RawRow]], object]:
+def _set(**members: int) -> Callable[[list[RawRow]], None]:
     """Say something else in the last row."""
 
     def change(rows: list[RawRow]) -> None:
@@ -70,10 +68,6 @@ def _set(**members: int) -> Callable[[list[RawRow]], object]:
             setattr(rows[-1], name, value)
 
     return change
-
-
-def _nothing_changed(rows: list[RawRow]) -> None:
-    rows[-1] = RawRow(NORM, [0], [7], "gap", 0, 0, 0)
 
 
 def _wrong_counts() -> Iterator[Draft]:
@@ -106,22 +100,20 @@ def _wrong_counts() -> Iterator[Draft]:
         small_stream("rows twice", versions=2), "malformed_row", grow=_covers_twice,
     )  # fmt: skip
     yield refused_next(
-        AREA, "row-twice", "the same dense row twice, of an element that goes there and back", ["ROW-4"],
-        small_stream("rows again", versions=2), "malformed_row", grow=_there_and_back,
+        AREA, "two-values", "an element to which two rows give different bits, in a record whose sums are right",
+        ["ROW-4"], small_stream("rows two values", versions=2), "malformed_row", grow=_two_values,
     )  # fmt: skip
 
 
 def _covers_unchanged(stream: Stream) -> None:
     old = stream.states[-1]
-    bits = old.tensors["norm.weight"].bits
     new = old.with_bits("norm.weight", [1, 4], [1, 2])
-    # The row of a state in which element 2 changes too, with the bits that it has.
-    row = row_of(
-        old.with_bits("norm.weight", [2], [int(bits[2]) ^ 1]), old.with_bits("norm.weight", [1, 4], [1, 2]), NORM,
-        "gap-set",
-    )  # fmt: skip
-    true = row_of(old, old.with_bits("norm.weight", [1, 2, 4], [1, int(bits[2]) ^ 1, 2]), NORM, "gap-set")
-    row.digest_before = true.digest_before
+    kept = int(old.tensors["norm.weight"].bits[2])
+    row = row_of(old, old.with_bits("norm.weight", [1, 2, 4], [1, kept ^ 1, 2]), NORM, "gap-set")
+    plane = bytearray(row.streams["value_0"])
+    plane[1] ^= 1
+    row.streams["value_0"] = bytes(plane)
+    row.digest_after = digest_of(old.table()[NORM], new.tensors["norm.weight"].bits[[1, 2, 4]], np.array([1, 2, 4]))
     stream.delta(new, rows=lambda _: [row])
 
 
@@ -132,13 +124,16 @@ def _covers_twice(stream: Stream) -> None:
     stream.delta(new, rows=lambda _: [row_of(old, new, NORM, "dense", start=a, shape=b) for a, b in boxes])
 
 
-def _there_and_back(stream: Stream) -> None:
+def _two_values(stream: Stream) -> None:
     old = stream.states[-1]
     new = old.with_bits("norm.weight", [1], [1])
-    row = row_of(old, new, NORM, "gap-set")
-    away = row_of(old, old.with_bits("norm.weight", [1], [9]), NORM, "gap-set")
-    away.digest_after, away.digest_before = row.digest_before, row.digest_before
-    stream.delta(new, rows=lambda rows: [row, away], sums=True)
+    rows = [row_of(old, old.with_bits("norm.weight", [1], [bits]), NORM, "gap-set") for bits in (1, 9)]
+    digest = old.digest + sum(row.digest_after - row.digest_before for row in rows)
+    stream.delta(new, rows=lambda _: rows, edit=lambda record: record.update(state_digest=f"{digest & M64:016x}"))
+
+
+def _as_they_are(rows: list[RawRow]) -> None:
+    """Leave the rows as they are."""
 
 
 def _wrong_streams() -> Iterator[Draft]:
@@ -149,11 +144,11 @@ def _wrong_streams() -> Iterator[Draft]:
         "stream-not-needed", "a dense row with a stream that dense does not have", ["ROW-3"], signs, codec="dense"
     )
     yield _next(
-        "stream-missing", "a part without the stream signs, and rows that need it", ["ROW-3"], lambda _: None,
+        "stream-missing", "a part without the stream signs, and rows that need it", ["ROW-3"], _as_they_are,
         write=lambda rows: [write_part([rows], streams=[n for n in stream_names(rows) if n != "signs"])],
     )  # fmt: skip
     yield _next(
-        "planes-missing", "a part with two planes, and a row of a tensor that needs four", ["ROW-3"], lambda _: None,
+        "planes-missing", "a part with two planes, and a row of a tensor that needs four", ["ROW-3"], _as_they_are,
         write=lambda rows: [write_part([rows], streams=["positions", "signs", "diff_0", "diff_1"])],
     )  # fmt: skip
 
