@@ -26,7 +26,7 @@ ALL = {case.id: case for case in find_cases(CASES)}
 @contextmanager
 def adapter(mutant: Mutant) -> Iterator[Adapter]:
     command = shlex.join([sys.executable, "-m", "mutants", mutant.name])
-    made = Adapter(command, environment={"PYTHONPATH": str(CONFORMANCE)}, seconds=20)
+    made = Adapter(command, environment={"PYTHONPATH": f"{CONFORMANCE}:{CONFORMANCE.parent / 'reference'}"}, seconds=20)
     try:
         yield made
     finally:
