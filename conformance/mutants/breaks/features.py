@@ -48,7 +48,7 @@ MUTANTS = [
         ),
     ),
     Mutant(
-        name="any-protocol",
+        name="any-protocol-of-records",
         what="does not look at protocol and version",
         patch=skip("deltawire.format.features:check_protocol_of"),
         caught_by=(
