@@ -101,7 +101,7 @@ SHAPES: list[tuple[str, str, tuple[str, ...], Edit]] = [
 
 FILES: list[tuple[str, str, str]] = [
     ("file-in-a-folder", "an auxiliary file whose name leads into a folder", "sub/config.json"),
-    ("file-two-dots", "an auxiliary file called ..", ".."),
+    ("file-two-dots", "an auxiliary file whose name is two dots", ".."),
     ("file-backslash", "an auxiliary file whose name leads upwards with backslashes", "..\\config.json"),
     ("file-weights", "an auxiliary file that shadows weights", "model.safetensors"),
     ("file-101-characters", "an auxiliary file whose name has 101 characters", "n" * 101),

@@ -6,6 +6,8 @@ import json
 import re
 from collections.abc import Callable, Iterator, Sequence
 
+import msgspec
+
 from authoring.drafts import Draft, accepted, changed, refused, refused_next
 from authoring.nexts import assign, good_next, text
 from authoring.states import small_model, trained
@@ -310,16 +312,13 @@ def _sound() -> Iterator[Draft]:
         ("span-unsigned", "a span without a signature beside the line", "SPN-6", lambda s: s.span(0, 2)),
     ]
     for name, title, requirement, add in beside:
-
-        def grow(stream: Stream, add: Callable[[Stream], object] = add) -> None:
-            stream.delta(trained(stream.states[-1], 2))
-            stream.signer = None
-            add(stream)
-
-        yield good_next(
-            AREA, name, title, ["SIG-6", requirement], stream=small_stream(name, versions=2, signers=["a"]), grow=grow,
-            options=keys("a"), features=FEATURES,
-        )  # fmt: skip
+        stream = small_stream(name, signers=["a"])
+        stream.signer = None
+        add(stream)
+        draft = accepted(AREA, name, title, ["SIG-6", requirement], stream, features=FEATURES)
+        steps = (Put(), Materialize(version="latest", state="2", options=keys("a")))
+        draft.case = msgspec.structs.replace(draft.case, steps=steps)
+        yield draft
 
 
 def _held_unsigned() -> Draft:

@@ -24,6 +24,7 @@ def cases(names: str) -> tuple[str, ...]:
 
 
 _MESSAGE = signing.signed_message
+_VERIFY = ed25519.verify
 _CHECK = Trust._check  # noqa: SLF001 - to break it
 
 
@@ -44,7 +45,7 @@ def _either_form(key: str, value: str, message: bytes) -> bool:
     record = json.loads(message.removeprefix(CONTEXT))
     record.pop("signature", None)
     forms = (message, message.removeprefix(CONTEXT), CONTEXT + json.dumps(record, separators=(",", ":")).encode())
-    return any(ed25519.verify(key, value, form) for form in forms)
+    return any(_VERIFY(key, value, form) for form in forms)
 
 
 def _by_a_given_key(self: Trust, record: Envelope, data: bytes, stream: StreamRecord, *, what: str) -> None:
