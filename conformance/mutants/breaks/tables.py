@@ -71,7 +71,7 @@ MUTANTS = [
         caught_by=("tables/empty",),
     ),
     Mutant(
-        name="any-protocol",
+        name="table-of-any-protocol",
         what="does not look at protocol and version",
         patch=skip("deltawire.format.features:check_protocol_of"),
         caught_by=("tables/protocol", "tables/major-version"),
