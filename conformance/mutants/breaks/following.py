@@ -5,6 +5,8 @@ from __future__ import annotations
 from mutants import Mutant
 from mutants.patching import edit
 
+_STAGE = "changes.append(stage_row(row, tensor, bits_of(tensor), totals))"
+
 MUTANTS = [
     Mutant(
         name="back",
@@ -54,5 +56,14 @@ MUTANTS = [
             ("if every or _any_between(ordinals, batch.first_tensor, batch.last_tensor)", ""),
         ),
         caught_by=("following/some-batches",),
+    ),
+    Mutant(
+        name="writes-at-once",
+        what="writes the bits of each row before it has seen the others",
+        patch=edit(
+            "deltawire.consumer.steps:stage_delta",
+            (_STAGE, f"{_STAGE}; bits_of(tensor).scatter(changes[-1].where, changes[-1].new)"),
+        ),
+        caught_by=("digest/sums", "digest/changed-elements", "rows/covered-twice"),
     ),
 ]
