@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import importlib
+import inspect
+import textwrap
 from collections.abc import Callable
 from typing import Any
 
@@ -40,3 +42,38 @@ def replace(*targets: str, by: Any) -> Callable[[], None]:
 def skip(*targets: str) -> Callable[[], None]:
     """A patch that makes functions do nothing: checks that no longer check."""
     return replace(*targets, by=lambda *_, **__: None)
+
+
+def edit(target: str, *changes: tuple[str, str], also: tuple[str, ...] = ()) -> Callable[[], None]:
+    """A patch that writes a function anew, with other text in some places.
+
+    Args:
+        target: as in ``replace``.
+        changes: what stands in the source exactly once, and what is put in its place.
+        also: names of the same function in modules that have imported it.
+    """
+
+    def patch() -> None:
+        module, _, path = target.partition(":")
+        owner: Any = importlib.import_module(module)
+        for name in path.split("."):
+            owner = getattr(owner, name)
+        source = textwrap.dedent(inspect.getsource(owner))
+        for old, new in changes:
+            assert source.count(old) == 1, (target, old)
+            source = source.replace(old, new)
+        made: dict[str, Any] = {}
+        exec(f"from __future__ import annotations\n{source}", owner.__globals__, made)  # noqa: S102 - our own source
+        replace(target, *also, by=made[owner.__name__])()
+
+    return patch
+
+
+def both(*patches: Callable[[], object]) -> Callable[[], None]:
+    """Several patches that make one mutant."""
+
+    def patch() -> None:
+        for one in patches:
+            one()
+
+    return patch

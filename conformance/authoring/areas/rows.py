@@ -76,7 +76,7 @@ def _wrong_counts() -> Iterator[Draft]:
         small_stream("rows none", versions=2), "malformed_row",
         grow=lambda s: s.delta(
             s.states[-1].with_bits("embed.weight", [3], [77]),
-            rows=lambda rows: [*rows, RawRow(NORM, [0], [7], "gap", 0, 0, 0)],
+            rows=lambda rows: [*rows, RawRow(1, [0, 0], [6, 10], "gap", 0, 0, 0)],
         ),
     )  # fmt: skip
     yield _next(
@@ -120,7 +120,7 @@ def _covers_unchanged(stream: Stream) -> None:
 def _covers_twice(stream: Stream) -> None:
     old = stream.states[-1]
     new = old.with_bits("norm.weight", [1, 5], [1, 2])
-    boxes = [([0], [4]), ([3], [4])]
+    boxes = [([0], [4]), ([3], [3])]
     stream.delta(new, rows=lambda _: [row_of(old, new, NORM, "dense", start=a, shape=b) for a, b in boxes])
 
 

@@ -243,16 +243,6 @@ def _header_bytes() -> Draft:
     )  # fmt: skip
 
 
-def _each(*changes: Json) -> Edit:
-    """Say something else of each shard."""
-
-    def edit(record: Json) -> None:
-        for shard, change in zip(record["snapshot"]["shards"], changes, strict=True):
-            shard.update(change)
-
-    return edit
-
-
 def _order() -> Iterator[Draft]:
     record = "malformed_record"
     yield _next(
@@ -270,10 +260,6 @@ def _order() -> Iterator[Draft]:
     yield _next(
         "last-shard-missing", "a snapshot that ends before the last tensor of the table", ["SNP-3", "SNP-1"],
         "state_mismatch", record=lambda made: made["snapshot"]["shards"].pop(), shard_tensors=1,
-    )  # fmt: skip
-    yield _next(
-        "shard-backwards", "a shard whose last tensor comes before its first", ["SNP-3"], record,
-        record=_each({}, {"first_tensor": 1, "last_tensor": 0}, {"first_tensor": 1}), shard_tensors=1,
     )  # fmt: skip
     yield _next(
         "no-shards", "a snapshot without shards", ["SNP-3"], record,

@@ -12,7 +12,8 @@ from mutants.patching import ANYTHING, replace, skip
 _read_batch, _decoded_length = reader.read_batch, message._decoded_length  # noqa: SLF001
 
 
-def _short_ranges(store: Any, key: str, start: int, length: int) -> bytes:
+def short_ranges(store: Any, key: str, start: int, length: int) -> bytes:
+    """What is there of a range, and zeros for the rest."""
     data: bytes = store.get(key, max_bytes=1 << 30).data
     return data[start : start + length].ljust(length, b"\0")
 
@@ -44,19 +45,26 @@ MUTANTS = [
         name="no-batch-digests",
         what="does not compare the sha256 of batches",
         patch=replace("deltawire.parts.reader:sha256", by=lambda _: ANYTHING),
-        caught_by=("parts/batch-digest", "parts/bit-flipped"),
+        caught_by=(
+            "parts/batch-digest",
+            "parts/bit-flipped",
+            "planning/damaged-part",
+            "following/half-way",
+            "following/follow-damaged",
+            "following/damaged-batch",
+        ),
     ),
     Mutant(
         name="short-ranges",
         what="takes what is there of a range, and zeros for the rest",
-        patch=replace("deltawire.store.local:LocalStore.get_range", by=_short_ranges),
+        patch=replace("deltawire.store.local:LocalStore.get_range", by=short_ranges),
         caught_by=("parts/cut-short",),
     ),
     Mutant(
         name="missing-object-of-the-store",
         what="lets the store's code for what is not there through",
         patch=replace("deltawire.errors:MissingObjectError.code", by="object_not_found"),
-        caught_by=("parts/part-missing",),
+        caught_by=("parts/part-missing", "tables/missing", "snapshots/shard-missing", "following/file-missing"),
     ),
     Mutant(
         name="no-claims",
