@@ -197,7 +197,7 @@ class Running:
             if self._on_line is not None:
                 try:
                     found = json.loads(line)
-                except ValueError:
+                except (ValueError, RecursionError):
                     continue
                 self._on_line(found)
 
@@ -214,7 +214,7 @@ def _answer(
     for line in lines:
         try:
             found = json.loads(line)
-        except ValueError:
+        except (ValueError, RecursionError):
             found = None
         if isinstance(found, dict):
             output.append(found)
@@ -242,6 +242,15 @@ def judged(
         seconds=seconds,
         trouble=trouble,
     )
+
+
+def _reply(found: Any) -> tuple[int, list[dict[str, Any]]]:
+    """Status and lines of a server's answer. Raises ValueError."""
+    match found:
+        case {"status": int(status), "output": list(lines)} if all(isinstance(line, dict) for line in lines):
+            return status, lines
+        case _:
+            raise ValueError(found)
 
 
 def _close(process: subprocess.Popen[bytes]) -> None:
@@ -292,8 +301,8 @@ class _Server:
         status, output, trouble = None, [], None
         try:
             found = json.loads(line)
-            status, output = found["status"], found["output"]
-        except (ValueError, KeyError, TypeError):
+            status, output = _reply(found)
+        except (ValueError, RecursionError):
             trouble = (
                 f"it did not answer within {seconds:g} s" if took >= seconds else "the server ended or spoke no JSON"
             )

@@ -1,8 +1,7 @@
-"""``deltawire-conformance``."""
+"""``deltawire-conformance run``: drives an implementation through the cases."""
 
 from __future__ import annotations
 
-import sys
 import tempfile
 import time
 from datetime import UTC, datetime
@@ -11,23 +10,19 @@ from typing import Annotated
 
 import typer
 
+from deltawire.cli.output import print_json, print_line
 from deltawire_conformance import __version__
 from deltawire_conformance.adapter import CONTRACT, SECONDS, Adapter, AdapterError
 from deltawire_conformance.case import Role, find_cases
+from deltawire_conformance.cli.options import AsJson, Strict
+from deltawire_conformance.cli.telling import telling
 from deltawire_conformance.places import Place, StorePlace
+from deltawire_conformance.report.files import write_report
+from deltawire_conformance.report.plain import plain_results
 from deltawire_conformance.resources import CASES
-from deltawire_conformance.results import CaseResult, Results, profiles
+from deltawire_conformance.results import Results, profiles
 from deltawire_conformance.runner import Plan, read_expected_failures, run_cases
 
-app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
-
-
-@app.callback()
-def main_options() -> None:
-    """Check implementations of Deltawire against SPEC.md."""
-
-
-@app.command()
 def run(
     adapter: Annotated[str, typer.Option(metavar="CMD", help="Command line of the adapter (ADAPTER.md).")],
     store: Annotated[list[str] | None, typer.Option(metavar="URL", help="Where to run: a folder or s3://…")] = None,
@@ -37,9 +32,18 @@ def run(
     seconds: Annotated[float, typer.Option(help="What a call may take.")] = SECONDS,
     workers: Annotated[int, typer.Option(help="Cases at the same time.")] = 2,
     keep: Annotated[bool, typer.Option("--keep", help="Leave the streams of cases.")] = False,  # noqa: FBT002
-    strict: Annotated[bool, typer.Option("--strict", help="Count what SPEC.md only recommends.")] = False,  # noqa: FBT002
+    report: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="Write results.json, junit.xml, badge.json and report.html."),
+    ] = None,
+    strict: Strict = False,  # noqa: FBT002
+    as_json: AsJson = False,  # noqa: FBT002
 ) -> None:
-    """Drive an implementation through the cases."""
+    """Drive an implementation through the cases.
+
+    Prints each case that fails, and at the end the score of each profile. Ends with 1 if a case failed that was not
+    expected to, or passed that was.
+    """
     started, clock = datetime.now(UTC), time.monotonic()
     try:
         driven = Adapter(adapter, seconds=seconds)
@@ -50,11 +54,16 @@ def run(
     roles: list[Role] = [role for role in driven.description.roles if not profile or role in profile]
     known = [found.id for found in find_cases(CASES)]
     expected = {} if expect_failures is None else read_expected_failures(expect_failures, known)
+    if not chosen:
+        typer.echo(f"no case is called {' or '.join(case or ())}", err=True)
+        raise typer.Exit(2)
     with tempfile.TemporaryDirectory(prefix="deltawire-conformance-") as scratch:
         places: list[Place] = [StorePlace(url, keep=keep) for url in store or [scratch]]
         plan = Plan(roles=roles, expected=expected, seconds=seconds, workers=workers)
+        total = sum(place.kind in one.case.stores for one in chosen for place in places)
         try:
-            found_results = run_cases(chosen, driven, places, plan, tell=_tell)
+            with telling(total, quiet=as_json) as tell:
+                found_results = run_cases(chosen, driven, places, plan, tell=tell)
         finally:
             driven.close()
     results = Results(
@@ -70,25 +79,21 @@ def run(
         cases=found_results,
         profiles=profiles(roles, found_results, strict=strict),
     )
-    _summary(results)
+    if report is not None:
+        write_report(results, report)
+    if as_json:
+        print_json(plain_results(results))
+    else:
+        _summary(results, report)
     raise typer.Exit(0 if results.ok else 1)
 
 
-def _tell(result: CaseResult) -> None:
-    if result.status in {"fail", "error", "unexpected_pass"}:
-        typer.echo(f"{result.status.upper():5} {result.id} ({result.store}): {result.title}")
-        for problem in result.problems:
-            typer.echo(f"      {problem}")
-
-
-def _summary(results: Results) -> None:
+def _summary(results: Results, report: Path | None) -> None:
     for profile in results.profiles:
         said = "conforms" if profile.conforms else "does not conform"
-        typer.echo(f"{profile.role}: {profile.passed} of {profile.scored} cases passed; {said}")
+        style = "bold green" if profile.conforms else "bold red"
+        print_line(f"{profile.role}: {profile.passed} of {profile.scored} cases passed; {said}", style=style)
     counts = ", ".join(f"{count} {status.replace('_', ' ')}" for status, count in sorted(results.counts().items()))
-    typer.echo(f"{counts}; {results.seconds} s")
-
-
-def main() -> None:
-    """Entry point."""
-    sys.exit(app())
+    print_line(f"{counts}; {results.seconds} s")
+    if report is not None:
+        print_line(f"report: {report / 'report.html'}")
