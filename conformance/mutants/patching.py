@@ -26,3 +26,13 @@ def replace(*targets: str, by: Any) -> Callable[[], None]:
 def skip(*targets: str) -> Callable[[], None]:
     """A patch that makes functions do nothing: checks that no longer check."""
     return replace(*targets, by=lambda *_, **__: None)
+
+
+def together(*patches: Callable[[], None]) -> Callable[[], None]:
+    """A patch that makes several."""
+
+    def patch() -> None:
+        for each in patches:
+            each()
+
+    return patch
