@@ -200,7 +200,7 @@ def published(
 def worked(
     area: str, name: str, title: str, requirements: Sequence[str], stream: Stream, *calls: AnyStep,
     role: Role = "maintainer", states: Sequence[int] = (), judged: Json | None = None, negative: bool = False,
-    source: Stream | None = None, **more: Any,
+    source: Stream | None = None, found_in_source: Sequence[str] = (), **more: Any,
 ) -> Draft:  # fmt: skip
     """A stream that somebody else than a consumer works on, and what must be in the store afterwards.
 
@@ -213,16 +213,19 @@ def worked(
         judged: further members of the judge's step.
         negative: whether the calls are refused.
         source: a stream that is there besides, in ``source``.
-        more: further members of the draft (``inputs``, ``files``, ``states``) and of the case.
+        found_in_source: codes of findings that the source has.
+        more: further members of the draft (``inputs``, ``files``), states by version that the stream has not got yet
+            (``expected``), and members of the case.
     """
     beside = {name: more.pop(name, {}) for name in ("inputs", "files", "expected")}
-    looks = [Judge(states={str(version): str(version) for version in states}, **(judged or {}))]
+    names = [*map(str, states), *beside["expected"]]
+    looks = [Judge(states={name: name for name in names}, **(judged or {}))]
     puts = [Put()] if stream.objects else []
     trees: dict[str, Tree] = {"store": dict(stream.objects)} if stream.objects else {}
     if source is not None:
         puts.append(Put(tree="source", where="source"))
         trees["source"] = dict(source.objects)
-        looks.append(Judge(where="source", unchanged=("*",), added=("leases/*",)))
+        looks.append(Judge(where="source", unchanged=("*",), added=("leases/*",), findings=tuple(found_in_source)))
     return Draft(
         area,
         name,

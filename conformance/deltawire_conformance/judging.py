@@ -101,11 +101,11 @@ def _objects(step: Judge, objects: Mapping[str, bytes], laid: Mapping[str, bytes
         yield from (f"{key} is there, but no record names it" for key in sorted(data - _named(objects)))
 
 
-def _named(objects: Mapping[str, bytes]) -> set[str]:
+def _named(objects: Mapping[str, bytes]) -> set[Any]:
     """Keys that records of versions, anchors and spans name."""
     beginnings = (keys.VERSIONS, keys.ANCHORS, keys.SPANS)
     found = [_parsed(objects, key) for key in objects if key.startswith(beginnings)]
-    named = set()
+    named: set[Any] = set()
     while found:
         value = found.pop()
         if isinstance(value, dict):

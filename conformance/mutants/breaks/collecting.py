@@ -15,6 +15,7 @@ from deltawire.maintaining.removing import Protected
 from deltawire.maintaining.report import Collected
 from deltawire.producer.envelope import envelope
 from deltawire.reading import pins
+from deltawire.reading.retention import Retention
 from deltawire.reading.stream import StreamReader
 from mutants import Mutant
 from mutants.patching import replace, skip, together
@@ -173,7 +174,7 @@ MUTANTS = [
         what="takes a retention.json that it cannot read for none",
         patch=together(
             replace("deltawire.maintaining.boundary:Boundary.read", by=_forgotten),
-            replace("deltawire.reading.stream:read_retention", by=lambda *_: collecting.Retention()),
+            replace("deltawire.reading.stream:read_retention", by=lambda *_: Retention()),
         ),
         caught_by=(
             *_MALFORMED,
@@ -187,7 +188,11 @@ MUTANTS = [
         name="any-writer-feature",
         what="writes to a stream with a feature that writers must know",
         patch=skip(f"{_COLLECTING}:features.check_features"),
-        caught_by=("collecting/unknown-writer-feature",),
+        caught_by=(
+            "collecting/unknown-writer-feature",
+            "rollback/unknown-writer-feature",
+            "fork/unknown-writer-feature",
+        ),
     ),
     Mutant(
         name="shared-go-too",
