@@ -174,7 +174,12 @@ MUTANTS = [
         what="takes a retention.json that it cannot read for none",
         patch=together(
             replace("deltawire.maintaining.boundary:Boundary.read", by=_forgotten),
-            replace("deltawire.reading.stream:read_retention", by=lambda *_: Retention()),
+            replace(
+                "deltawire.reading.stream:read_retention",
+                "deltawire.consumer.pinning:read_retention",
+                "deltawire.producer.settling:read_retention",
+                by=lambda *_: Retention(),
+            ),
         ),
         caught_by=(
             *_MALFORMED,
@@ -182,6 +187,8 @@ MUTANTS = [
             "collecting/retention-of-a-later-time",
             "collecting/retention-of-another-major",
             "collecting/kept-at-the-boundary",
+            "building/retention-cut-short",
+            "building/retention-of-another-stream",
         ),
     ),
     Mutant(
@@ -192,6 +199,7 @@ MUTANTS = [
             "collecting/unknown-writer-feature",
             "rollback/unknown-writer-feature",
             "fork/unknown-writer-feature",
+            "building/unknown-writer-feature",
         ),
     ),
     Mutant(

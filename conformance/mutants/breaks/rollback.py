@@ -78,7 +78,13 @@ MUTANTS = [
         name="any-signing-key",
         what="does not look whether its key may sign the stream, or whether it has one",
         patch=skip("deltawire.producer.signing:check_signing"),
-        caught_by=("rollback/signed-without-a-key", "rollback/signed-with-another-key"),
+        caught_by=(
+            "rollback/signed-without-a-key",
+            "rollback/signed-with-another-key",
+            "building/signed-without-a-key",
+            "building/signed-with-another-key",
+            "building/key-for-an-unsigned-stream",
+        ),
     ),
     Mutant(
         name="other-code-for-path-lost",
@@ -96,6 +102,6 @@ MUTANTS = [
         name="other-code-for-no-stream",
         what="reports a place without a stream as one without the version",
         patch=replace("deltawire.errors:StreamNotFoundError.code", by="version_not_found"),
-        caught_by=("rollback/no-stream", "fork/no-source"),
+        caught_by=("rollback/no-stream", "fork/no-source", "building/no-stream"),
     ),
 ]
