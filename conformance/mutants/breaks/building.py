@@ -101,6 +101,6 @@ MUTANTS = [
         name="pins-for-ever",
         what="does not release its pin",
         patch=skip("deltawire.consumer.pin:ReaderPin.release"),
-        caught_by=("building/nine-versions",),
+        caught_by=("building/nine-versions", "pins/while-following", "pins/nothing-left", "pins/after-a-refusal"),
     ),
 ]
