@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 import sys
 from collections.abc import Iterator
@@ -20,13 +21,15 @@ from mutants import Mutant, all_mutants
 from mutants.uncaught import UNCAUGHT
 
 CONFORMANCE = Path(__file__).resolve().parents[2] / "conformance"
+PATHS = os.pathsep.join(map(str, (CONFORMANCE.parent / "reference", CONFORMANCE)))
+"""Whatever is installed: the reference of this very tree."""
 ALL = {case.id: case for case in find_cases(CASES)}
 
 
 @contextmanager
 def adapter(mutant: Mutant) -> Iterator[Adapter]:
     command = shlex.join([sys.executable, "-m", "mutants", mutant.name])
-    made = Adapter(command, environment={"PYTHONPATH": f"{CONFORMANCE}:{CONFORMANCE.parent / 'reference'}"}, seconds=20)
+    made = Adapter(command, environment={"PYTHONPATH": PATHS}, seconds=20)
     try:
         yield made
     finally:
