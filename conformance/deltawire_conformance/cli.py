@@ -5,6 +5,8 @@ from __future__ import annotations
 import sys
 import tempfile
 import time
+from collections.abc import Mapping
+from contextlib import ExitStack, closing
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated
@@ -18,6 +20,8 @@ from deltawire_conformance.places import Place, StorePlace
 from deltawire_conformance.resources import CASES
 from deltawire_conformance.results import CaseResult, Results, profiles
 from deltawire_conformance.runner import Plan, read_expected_failures, run_cases
+from deltawire_conformance.simulator.place import SimulatorPlace
+from deltawire_conformance.simulator.server import Simulator
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
 
@@ -30,7 +34,10 @@ def main_options() -> None:
 @app.command()
 def run(
     adapter: Annotated[str, typer.Option(metavar="CMD", help="Command line of the adapter (ADAPTER.md).")],
-    store: Annotated[list[str] | None, typer.Option(metavar="URL", help="Where to run: a folder or s3://…")] = None,
+    store: Annotated[
+        list[str] | None,
+        typer.Option(metavar="URL", help="Where to run: a folder, s3://… or simulator; a fresh folder and simulator."),
+    ] = None,
     profile: Annotated[list[str] | None, typer.Option(help="Roles to check; all that the adapter claims.")] = None,
     case: Annotated[list[str] | None, typer.Option(metavar="ID", help="Only this case, or this area.")] = None,
     expect_failures: Annotated[Path | None, typer.Option(metavar="FILE", help="Cases known to fail.")] = None,
@@ -41,22 +48,28 @@ def run(
 ) -> None:
     """Drive an implementation through the cases."""
     started, clock = datetime.now(UTC), time.monotonic()
-    try:
-        driven = Adapter(adapter, seconds=seconds)
-    except (AdapterError, OSError) as error:
-        typer.echo(f"adapter: {error}", err=True)
-        raise typer.Exit(2) from None
+    simulated = not store or "simulator" in store
+    if simulated and any(url.startswith("s3://") for url in store or []):
+        raise typer.BadParameter("an adapter knows one S3 endpoint: run the simulator and a bucket apart")
     chosen = [found for found in find_cases(CASES) if not case or found.id in case or found.area in case]
-    roles: list[Role] = [role for role in driven.description.roles if not profile or role in profile]
     known = [found.id for found in find_cases(CASES)]
     expected = {} if expect_failures is None else read_expected_failures(expect_failures, known)
-    with tempfile.TemporaryDirectory(prefix="deltawire-conformance-") as scratch:
-        places: list[Place] = [StorePlace(url, keep=keep) for url in store or [scratch]]
-        plan = Plan(roles=roles, expected=expected, seconds=seconds, workers=workers)
+    with ExitStack() as stack:
+        scratch = stack.enter_context(tempfile.TemporaryDirectory(prefix="deltawire-conformance-"))
+        places: list[Place] = [StorePlace(url, keep=keep) for url in store or [scratch] if url != "simulator"]
+        environment: Mapping[str, str | None] = {}
+        if simulated:
+            simulator = stack.enter_context(closing(Simulator()))
+            places.append(SimulatorPlace(simulator, rest=not store))
+            environment = simulator.environment
         try:
-            found_results = run_cases(chosen, driven, places, plan, tell=_tell)
-        finally:
-            driven.close()
+            driven = stack.enter_context(closing(Adapter(adapter, environment=environment, seconds=seconds)))
+        except (AdapterError, OSError) as error:
+            typer.echo(f"adapter: {error}", err=True)
+            raise typer.Exit(2) from None
+        roles: list[Role] = [role for role in driven.description.roles if not profile or role in profile]
+        plan = Plan(roles=roles, expected=expected, seconds=seconds, workers=workers)
+        found_results = run_cases(chosen, driven, places, plan, tell=_tell)
     results = Results(
         suite_version=__version__,
         spec_version="0.1",
