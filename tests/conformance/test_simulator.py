@@ -261,6 +261,7 @@ lost = noted("put", VERSION, 10, headers=FREE, body=RECORD, status=None)
         ("no_listing", [noted("list", "spans/", 1)], [noted("list", "versions/", 1)]),
         ("no_listing", [noted("list", "spans/", 1)], [noted("list", "", 1)]),
         ("record_before_part", [noted("get", VERSION, 1), noted("get", BLOB, 2)], [noted("get", BLOB, 2)]),
+        ("no_data", [noted("get", VERSION, 1)], [noted("get", BLOB, 1)]),
         ("lease_first", [lease(1, "a"), version], [version, lease(20, "a")]),
         (
             "line_after_lease",
