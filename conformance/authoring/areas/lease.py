@@ -149,7 +149,7 @@ def _taken() -> Iterator[Draft]:
         "released-meanwhile",
         "the holder releases the lease while it is observed",
         ["LSE-6", "LSE-5"],
-        _with_lease("meanwhile", ttl_ms=DAY // 1000),
+        _with_lease("meanwhile", ttl_ms=6000),
         Lease(holder="trainer-1", epoch=5),
         faults=[Fault(method="GET", key=LEASE, action="put", skip=1, tree="released")],
         trees={"released": _lease_of("meanwhile", released=True, number=1)},
@@ -278,7 +278,7 @@ def _held() -> Iterator[Draft]:
                 Lease(
                     holder="trainer-1",
                     epoch=5,
-                    options={"ttl_ms": 3000},
+                    options={"ttl_ms": 6000},
                     during=(Publish(error=("lease_held",)),),
                 ),
                 Publish(versions=(1,)),

@@ -407,7 +407,7 @@ def _bad_bases() -> Iterator[Draft]:
     yield producing(
         AREA, "broken-base", "the newest version names another parent than there is", ["OPN-4", "CHN-1"],
         stream=stream, error="broken_chain",
-        judged={"absent": (version(2),), "unchanged": ("versions/*", "head.json"), "findings": ("broken_chain", "path_lost")},
+        judged=_no_base(2, "broken_chain"),
     )  # fmt: skip
     stream = resting_stream("damaged", versions=2)
     key = stream.records[1]["delta"]["parts"][0]["key"]
@@ -418,8 +418,16 @@ def _bad_bases() -> Iterator[Draft]:
     yield producing(
         AREA, "damaged-base", "a part of the newest version is damaged", ["OPN-4", "PRT-5"],
         stream=stream, error="digest_mismatch",
-        judged={"absent": (version(2),), "unchanged": ("versions/*", "head.json"), "findings": ("digest_mismatch", "path_lost")},
+        judged=_no_base(2, "digest_mismatch"),
     )  # fmt: skip
+
+
+def _no_base(number: int, finding: str) -> Json:
+    return {
+        "absent": (version(number),),
+        "unchanged": ("versions/*", "head.json"),
+        "findings": (finding, "path_lost"),
+    }
 
 
 def _bad_states() -> Iterator[Draft]:

@@ -53,11 +53,11 @@ def drafts() -> Iterator[Draft]:
     )
     yield _race(
         "two-holders",
-        "two producers want the lease at the same time, and hold it for longer than its ttl",
-        ["LSE-3", "LSE-5", "LSE-6", "LSE-8"],
+        "two producers want the lease at the same time",
+        ["LSE-3", "LSE-5", "LSE-6"],
         resting_stream("holders"),
-        [Lease(holder=f"trainer-{n}", options={"ttl_ms": 2500}, hold_ms=5500, error=LOST) for n in (1, 2)],
-        done=(1, 1),
+        [Lease(holder=f"trainer-{n}", options={"ttl_ms": 4000}, hold_ms=300, error=LOST) for n in (1, 2)],
+        done=(1, 2),
         newest=0,
         features=("lease",),
     )

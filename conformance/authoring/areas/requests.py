@@ -49,8 +49,8 @@ def drafts() -> Iterator[Draft]:
 
 
 def _case(
-    name: str, title: str, requirements: Sequence[str], steps: Sequence[AnyStep], stream: Stream, trees: dict[str, Tree],
-    *, faults: Sequence[Fault] = (), negative: bool = False,
+    name: str, title: str, requirements: Sequence[str], steps: Sequence[AnyStep], stream: Stream,
+    trees: dict[str, Tree], *, faults: Sequence[Fault] = (), negative: bool = False,
 ) -> Draft:  # fmt: skip
     held = {step.state for step in steps if isinstance(step, Materialize) and step.state is not None}
     return Draft(
