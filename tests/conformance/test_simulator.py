@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import http.client
 import json
+import re
 import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from io import BytesIO
+from pathlib import Path
 
 import pytest
 
@@ -285,3 +287,8 @@ def test_rules_can_be_kept_and_broken(rule: str, kept: Sequence[Noted], broken: 
 def test_every_rule_is_tried() -> None:
     marks = test_rules_can_be_kept_and_broken.pytestmark  # type: ignore[attr-defined]
     assert {parameters[0] for parameters in marks[0].args[1]} == set(RULES)
+
+
+def test_every_rule_is_documented() -> None:
+    contract = (Path(__file__).resolve().parents[2] / "conformance" / "ADAPTER.md").read_text()
+    assert set(re.findall(r"^\| `([a-z_]+)` \|.*\| [A-Z]{3}-", contract, re.MULTILINE)) == set(RULES)

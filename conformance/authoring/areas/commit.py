@@ -136,6 +136,14 @@ def _beside() -> Iterator[Draft]:
     )
     yield producing(
         AREA,
+        "line-after-lease",
+        "a stream is taken up, request by request",
+        ["OPN-7", "LSE-1", "LSE-7"],
+        stream=resting_stream("line-after-lease", versions=2),
+        rules=[*SOUND, "lease_first", "line_after_lease"],
+    )
+    yield producing(
+        AREA,
         "head-follows",
         "each commit is followed by a head that names it",
         ["HED-3", "PUB-9"],
@@ -233,7 +241,7 @@ def _unknown() -> Iterator[Draft]:
         stream=stream,
         error="outcome_unknown",
         faults=[
-            _put("lose_answer", times=FOREVER),
+            _put("lose_answer", times=2),
             Fault(method="GET", key=V1, action="refuse", status=403, times=FOREVER, after=V1),
             Fault(method="HEAD", key=V1, action="refuse", status=403, times=FOREVER, after=V1),
         ],

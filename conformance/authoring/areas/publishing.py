@@ -112,7 +112,7 @@ def _tables() -> Iterator[Draft]:
         [first, grown, grown.with_values("head.weight", values("BF16", (3, 3))), first],
         judged={"lacking": {version(number): ("delta",) for number in (1, 2, 3)}},
     )
-    turned = State(dict(reversed(first.tensors.items())), files=first.files)
+    turned = State(dict(reversed(list(first.tensors.items()))), files=first.files)
     yield published(
         AREA,
         "order-changes",

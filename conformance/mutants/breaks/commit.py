@@ -108,7 +108,7 @@ MUTANTS = [
         name="no-read-back",
         what="takes a refused create for a lost race, though an attempt of its own may have arrived",
         patch=replace(CREATE, by=_no_read_back),
-        caught_by=("commit/lost-answer", "commit/lost-answers"),
+        caught_by=("commit/lost-answer",),
     ),
     Mutant(
         name="409-is-a-conflict",
