@@ -90,11 +90,15 @@ class Lease(Call, frozen=True, kw_only=True, tag="lease"):
 
     holder: str
     epoch: int | None = None
+    above: int | None = None
+    """Its epoch must be above this one."""
     hold_ms: int = 0
     meanwhile: Folder | None = None
     """Tree to lay over the store when it is held."""
     held: dict[str, Any] = {}
     """Members that the lease must have while it is held."""
+    during: tuple[Put | Delete | Publish | Lease | Judge, ...] = ()
+    """What is done while it is held."""
 
 
 class Rollback(Call, frozen=True, kw_only=True, tag="rollback"):
@@ -169,9 +173,13 @@ class Requests(Step, frozen=True, kw_only=True, tag="requests"):
     rules: tuple[str, ...]
 
 
+class Calm(Step, frozen=True, kw_only=True, tag="calm"):
+    """From here on the simulator does nothing wrong."""
+
+
 AnyStep = (
     Put | Delete | Pad | Materialize | Follow | Publish | Lease | Rollback | Fork | Build | Collect | Race | Judge
-    | Requests
+    | Requests | Calm
 )  # fmt: skip
 
 
@@ -181,9 +189,14 @@ class Fault(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_
     method: Literal["GET", "PUT", "POST", "DELETE", "HEAD"]
     key: str
     """Pattern of keys, with ``*``."""
-    action: Literal["lose_answer", "refuse", "cut_body", "delay", "put"]
-    """Do it and drop the connection; answer with ``status`` and do nothing; end the body early; wait ``seconds``
-    first; lay ``tree`` over the store first, then go on."""
+    action: Literal[
+        "lose_answer", "lose_request", "do_and_refuse", "refuse", "cut_body", "delay", "put", "ignore_condition"
+    ]
+    """Do it and drop the connection; drop the connection; do it and answer with ``status``; answer with ``status`` and
+    do nothing; end the body early; wait ``seconds`` first; lay ``tree`` over the store first, then go on; write
+    whatever the condition says. Of several faults of one request all happen, those that wait or put first."""
+    after: str | None = None
+    """Sleep until an object that matches this pattern was put, or an attempt was made."""
     skip: int = 0
     """Let so many pass first."""
     times: int = 1

@@ -15,6 +15,8 @@ from typing import Any, Literal
 import msgspec
 from msgspec import Struct
 
+from deltawire.errors import ObjectNotFoundError
+from deltawire.format.keys import version_key
 from deltawire.store import Store
 from deltawire_conformance import case as cases
 from deltawire_conformance.adapter import Adapter, Answer
@@ -164,6 +166,19 @@ class CaseRun:
 
     @_do.register
     def _lease(self, step: cases.Lease, log: StepLog) -> Iterator[str]:
+        answer, held = self._hold(step, log)
+        self._note(log, answer)
+        yield from refusal_problems(answer, step.error)
+        yield from held
+        if answer.trouble is None and answer.output and "epoch" in answer.output[0]:
+            found = answer.output[0]["epoch"]
+            if step.epoch is not None and found != step.epoch:
+                yield f"the lease was acquired with the epoch {found}, expected {step.epoch}"
+            if step.above is not None and found <= step.above:
+                yield f"the lease was acquired with the epoch {found}, which is not above {step.above}"
+
+    def _hold(self, step: cases.Lease, log: StepLog) -> tuple[Answer, list[str]]:
+        """Hold the lease for a while; what came back, and what was wrong meanwhile."""
         acquired = threading.Event()
         running = self._adapter.start(
             "lease", self._spot.urls["store"], step.holder, _options(step), on_line=lambda _: acquired.set()
@@ -173,24 +188,25 @@ class CaseRun:
             time.sleep(_WAIT)
         held: list[str] = []
         if acquired.is_set() and not running.ended:
-            held = list(self._while_held(step))
+            held = list(self._while_held(step, log))
             time.sleep(step.hold_ms / 1000)
         running.end_input()
-        answer = self._note(log, running.finish(self._seconds))
-        yield from refusal_problems(answer, step.error)
-        yield from held
-        if answer.trouble is None and step.epoch is not None and answer.output:
-            found = answer.output[0].get("epoch")
-            if found != step.epoch:
-                yield f"the lease was acquired with the epoch {found}, expected {step.epoch}"
+        return running.finish(self._seconds), held
 
-    def _while_held(self, step: cases.Lease) -> Iterator[str]:
-        record = json.loads(self._spot.store.get("leases/writer.json", max_bytes=1 << 20).data)
+    def _while_held(self, step: cases.Lease, log: StepLog) -> Iterator[str]:
+        record = json.loads(self._spot.store.get("leases/writer.json", max_bytes=1 << 20).data) if step.held else {}
         for name, value in step.held.items():
             if record.get(name) != value:
                 yield f"while it was held the lease had {name} {record.get(name)!r}, expected {value!r}"
         if step.meanwhile is not None:
             self._lay(step.meanwhile, self._spot.store)
+        for inner in step.during:
+            inside = StepLog(step=msgspec.to_builtins(inner))
+            self.logs.insert(-1, inside)
+            inside.problems.extend(self._do(inner, inside))
+            yield from inside.problems
+            if inside.trouble is not None:
+                yield inside.trouble
 
     @_do.register
     def _rollback(self, step: cases.Rollback, log: StepLog) -> Iterator[str]:
@@ -229,6 +245,8 @@ class CaseRun:
     @_do.register
     def _race(self, step: cases.Race, log: StepLog) -> Iterator[str]:
         def one(call: cases.Call) -> Answer:
+            if isinstance(call, cases.Lease):
+                return self._hold(call, log)[0]
             return self._adapter.call(*self._race_arguments(call), alone=True)
 
         with ThreadPoolExecutor(len(step.steps)) as pool:
@@ -243,18 +261,38 @@ class CaseRun:
         for call, answer in zip(step.steps, answers, strict=True):
             if answer.refusal is not None and answer.refusal not in call.error:
                 yield f"refused with {answer.refusal}, expected one of {', '.join(call.error)}"
-        committed = [line["version"] for answer in answers for line in answer.output if "version" in line]
-        if len(set(committed)) != len(committed):
-            yield f"two producers say that they committed the same version: {sorted(committed)}"
+        lines = [line for answer in answers for line in answer.output]
+        for name, what in (("version", "two producers say that they committed the same version"),
+                           ("epoch", "two holders have the same epoch")):  # fmt: skip
+            found = sorted(line[name] for line in lines if name in line)
+            if len(set(found)) != len(found):
+                yield f"{what}: {found}"
+        for line in lines:
+            if "version" in line:
+                yield from self._is_there(line)
+
+    def _is_there(self, line: dict[str, Any]) -> Iterator[str]:
+        """Whether a version that was reported as committed is the one in the store."""
+        try:
+            record = json.loads(self._spot.store.get(version_key(line["version"]), max_bytes=1 << 24).data)
+        except ObjectNotFoundError:
+            record = {}
+        if record.get("state_digest") != line.get("state_digest"):
+            yield f"version {line['version']} was reported as committed, but is another one or missing"
 
     @_do.register
     def _judge(self, step: cases.Judge, log: StepLog) -> Iterator[str]:
-        laid = self._laid if step.where == "store" else self._laid_in_source
+        laid = {**self._laid, **self._spot.laid} if step.where == "store" else self._laid_in_source
         yield from judge(step, self._case, self._spot.stores[step.where], laid)
 
     @_do.register
     def _requests(self, step: cases.Requests, log: StepLog) -> Iterator[str]:
         yield from self._spot.broken_rules(step.rules)
+
+    @_do.register
+    def _calm(self, step: cases.Calm, log: StepLog) -> Iterator[str]:
+        self._spot.calm()
+        yield from ()
 
     def _publish_arguments(self, step: cases.Publish) -> tuple[str, ...]:
         return "publish", self._spot.urls["store"], str(self._case.path / step.input), self._files_option(step)
@@ -270,8 +308,6 @@ class CaseRun:
         url = self._spot.urls["store"]
         if isinstance(call, cases.Publish):
             return self._publish_arguments(call)
-        if isinstance(call, cases.Lease):
-            return "lease", url, call.holder, _options(call)
         return "collect" if isinstance(call, cases.Collect) else "build", url, _options(call)
 
     def _call(self, log: StepLog | None, *arguments: str) -> Answer:

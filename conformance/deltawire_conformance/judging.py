@@ -8,6 +8,7 @@ from fnmatch import fnmatchcase
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
 from deltawire import Follower
 from deltawire.errors import DeltawireError
@@ -44,6 +45,9 @@ def judge(step: Judge, case: CaseFolder, store: Store, laid: Mapping[str, bytes]
     numbers = [int(key[9:-5]) for key in objects if fnmatchcase(key, "versions/*.json")]
     if step.newest is not None and max(numbers, default=None) != step.newest:
         yield f"the newest version is {max(numbers, default=None)}, expected {step.newest}"
+    if step.codecs:
+        found_codecs = ((key, codec) for key, codec in _codecs(objects) if codec not in step.codecs)
+        yield from (f"{key} has rows of the codec {codec}" for key, codec in found_codecs)
     for version, name in step.states.items():
         yield from _state(store, int(version), case.state(name))
 
@@ -154,6 +158,15 @@ def _records(step: Judge, objects: Mapping[str, bytes]) -> Iterator[str]:
         yield from (
             f"{key}: there is a member {name!r}" for name in names if isinstance(record, dict) and name in record
         )
+
+
+def _codecs(objects: Mapping[str, bytes]) -> Iterator[tuple[str, str]]:
+    """Each version with each codec that occurs in its delta."""
+    for key in matching("versions/*.json", objects):
+        record = _parsed(objects, key)
+        for part in record.get("delta", {}).get("parts", []):
+            table = pa.ipc.open_file(pa.BufferReader(objects[part["key"]])).read_all()
+            yield from ((key, codec) for codec in sorted(set(table["codec"].to_pylist())))
 
 
 def _parsed(objects: Mapping[str, bytes], key: str) -> Any:

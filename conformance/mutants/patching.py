@@ -39,6 +39,30 @@ def replace(*targets: str, by: Any) -> Callable[[], None]:
     return patch
 
 
+def wrap(*targets: str, by: Callable[[Any], Any]) -> Callable[[], None]:
+    """A patch that makes something else of attributes, given what they are."""
+
+    def patch() -> None:
+        for target in targets:
+            module, _, path = target.partition(":")
+            found: Any = importlib.import_module(module)
+            for name in path.split("."):
+                found = getattr(found, name)
+            replace(target, by=by(found))()
+
+    return patch
+
+
+def both(*patches: Callable[[], object]) -> Callable[[], None]:
+    """Several patches."""
+
+    def patch() -> None:
+        for one in patches:
+            one()
+
+    return patch
+
+
 def skip(*targets: str) -> Callable[[], None]:
     """A patch that makes functions do nothing: checks that no longer check."""
     return replace(*targets, by=lambda *_, **__: None)

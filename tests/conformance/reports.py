@@ -76,7 +76,9 @@ def passing() -> list[CaseResult]:
 
 
 def all_good() -> Results:
-    return results([*passing(), case("spans/two-spans", "disk", "not_claimed", reason="the feature spans is not claimed")])
+    return results(
+        [*passing(), case("spans/two-spans", "disk", "not_claimed", reason="the feature spans is not claimed")]
+    )
 
 
 STORE = "/tmp/deltawire-conformance-x1/chain/stale-epoch-1f2e3d4c/store"
@@ -108,7 +110,12 @@ def failures() -> list[CaseResult]:
     )
     crash = StepLog(
         step={"do": "publish", "input": "input", "versions": [0, 1]},
-        arguments=("publish", "s3://bucket/commit/lost-answer-0a1b2c3d/store", "/cases/commit/valid/lost-answer/input", "{}"),
+        arguments=(
+            "publish",
+            "s3://bucket/commit/lost-answer-0a1b2c3d/store",
+            "/cases/commit/valid/lost-answer/input",
+            "{}",
+        ),
         status=134,
         stderr="thread 'main' panicked at src/commit.rs:118:\ncalled `Result::unwrap()` on an `Err` value: Http(412)\n",
         seconds=1.02,

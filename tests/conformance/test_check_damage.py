@@ -112,7 +112,9 @@ def test_damaged_bytes_whose_digests_fit(what: str, damage: tuple[str, int, byte
     if what == "index":
         stream.anchor(0, index=spoil)
     if what == "part":
-        stream.delta(trained(small_model(), 1), write=lambda rows: [write_part([rows]).reseal(spoil(write_part([rows]).data))])
+        stream.delta(
+            trained(small_model(), 1), write=lambda rows: [write_part([rows]).reseal(spoil(write_part([rows]).data))]
+        )
     if what == "table":
         stream = Stream("damage")
         stream.create()

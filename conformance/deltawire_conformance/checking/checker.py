@@ -171,4 +171,3 @@ def _records(seen: Examination) -> Iterator[tuple[str, VersionRecord | AnchorRec
         yield keys.anchor_key(number), anchor, versions[number]
     for (base, target), span in seen.records.spans.items():
         yield keys.span_key(base, target), span, versions[target]
-

@@ -52,7 +52,6 @@ class CheckReport(Struct, kw_only=True):
     states: int = 0
     """States rebuilt."""
 
-
     def counts(self) -> Counter[str]:
         """Findings by severity."""
         return Counter(one.severity for one in self.findings)

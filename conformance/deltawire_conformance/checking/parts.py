@@ -147,5 +147,3 @@ def row_findings(store: Store, key: str, delta: Delta, table: TensorTable, *, ab
     if len(changed) != delta.changed_tensors:
         message = f"changed_tensors is {delta.changed_tensors}, and rows change {len(changed)}"
         yield say("section 8.2", "error", key, message)
-
-

@@ -39,7 +39,7 @@ def _print_version(value: bool) -> None:  # noqa: FBT001 - typer calls it
 
 @app.callback()
 def root(
-    version: Annotated[  # noqa: ARG001, FBT002 - its callback does the work
+    version: Annotated[  # noqa: FBT002 - its callback does the work
         bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
     ] = False,
 ) -> None:

@@ -7,9 +7,9 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from deltawire_conformance.execution import StepLog
 from deltawire_conformance.report.markup import as_json, block, prose, text
 from deltawire_conformance.results import CaseResult, Profile, Results, Status
-from deltawire_conformance.execution import StepLog
 from deltawire_conformance.specification import requirement_texts, section_of
 
 _STYLE = Path(__file__).with_name("style.css")
@@ -158,7 +158,9 @@ def _case(case: CaseResult, *, quiet: bool) -> str:
 def _requirement(name: str) -> str:
     words, section = requirement_texts().get(name), section_of(name)
     where = f' <span class="dim">(section {text(section)})</span>' if section else ""
-    return f"<blockquote><b>{text(name)}</b>{where}<br>{prose(words or 'SPEC.md has no such requirement.')}</blockquote>"
+    return (
+        f"<blockquote><b>{text(name)}</b>{where}<br>{prose(words or 'SPEC.md has no such requirement.')}</blockquote>"
+    )
 
 
 def _steps(steps: Sequence[StepLog]) -> str:
@@ -203,4 +205,6 @@ def _folded(title: str, cases: Iterable[CaseResult], status: Status) -> str:
 
 
 def _footer(results: Results) -> str:
-    return f"<footer>Written by deltawire-conformance {text(results.suite_version)}. The same is in results.json.</footer>"
+    return (
+        f"<footer>Written by deltawire-conformance {text(results.suite_version)}. The same is in results.json.</footer>"
+    )

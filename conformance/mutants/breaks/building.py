@@ -11,7 +11,7 @@ from deltawire.format import records
 from deltawire.maintaining import merging, segments
 from deltawire.producer.commit import Outcome
 from mutants import Mutant
-from mutants.patching import replace, skip, both
+from mutants.patching import both, replace, skip
 
 _BUILDING = "deltawire.maintaining.building"
 _Listing = segments.Listing

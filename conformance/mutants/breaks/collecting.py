@@ -18,7 +18,7 @@ from deltawire.reading import pins
 from deltawire.reading.retention import Retention
 from deltawire.reading.stream import StreamReader
 from mutants import Mutant
-from mutants.patching import replace, skip, both
+from mutants.patching import both, replace, skip
 
 _COLLECTING = "deltawire.maintaining.collecting"
 _once = maintainer.Maintainer.once

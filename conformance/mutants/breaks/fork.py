@@ -12,7 +12,7 @@ from deltawire.lineage.copying import CopiedSnapshot
 from deltawire.producer import signing
 from mutants import Mutant
 from mutants.breaks.rollback import newest_instead
-from mutants.patching import replace, both
+from mutants.patching import both, replace
 
 _FORK = "deltawire.lineage.fork"
 
