@@ -13,7 +13,7 @@ import msgspec
 from authoring.states import State
 from authoring.stream import Json, Stream, dump
 from deltawire.snapshots.header import build_header, file_order
-from deltawire_conformance.case import Case, Judge, Materialize, Publish, Put
+from deltawire_conformance.case import AnyStep, Case, Judge, Materialize, Publish, Put, Role
 from deltawire_conformance.neutral import NeutralState
 
 Tree = Mapping[str, bytes]
@@ -194,4 +194,45 @@ def published(
         ),
         inputs={"input": states},
         states={str(number): state.neutral(number) for number, state in enumerate(states)},
+    )
+
+
+def worked(
+    area: str, name: str, title: str, requirements: Sequence[str], stream: Stream, *calls: AnyStep,
+    role: Role = "maintainer", states: Sequence[int] = (), judged: Json | None = None, negative: bool = False,
+    source: Stream | None = None, found_in_source: Sequence[str] = (), **more: Any,
+) -> Draft:  # fmt: skip
+    """A stream that somebody else than a consumer works on, and what must be in the store afterwards.
+
+    Args:
+        area, name, title, requirements: of the case.
+        stream: what is there at first.
+        calls: what is done.
+        role: who does it.
+        states: versions, of those that the stream has now, that the suite reads back.
+        judged: further members of the judge's step.
+        negative: whether the calls are refused.
+        source: a stream that is there besides, in ``source``.
+        found_in_source: codes of findings that the source has.
+        more: further members of the draft (``inputs``, ``files``), states by version that the stream has not got yet
+            (``expected``), and members of the case.
+    """
+    beside = {name: more.pop(name, {}) for name in ("inputs", "files", "expected")}
+    names = [*map(str, states), *beside["expected"]]
+    looks = [Judge(states={name: name for name in names}, **(judged or {}))]
+    puts = [Put()] if stream.objects else []
+    trees: dict[str, Tree] = {"store": dict(stream.objects)} if stream.objects else {}
+    if source is not None:
+        puts.append(Put(tree="source", where="source"))
+        trees["source"] = dict(source.objects)
+        looks.append(Judge(where="source", unchanged=("*",), added=("leases/*",), findings=tuple(found_in_source)))
+    return Draft(
+        area,
+        name,
+        negative=negative,
+        case=Case(title=title, requirements=tuple(requirements), role=role, steps=(*puts, *calls, *looks), **more),
+        trees=trees,
+        states={str(v): stream.states[v].neutral(v) for v in states} | beside["expected"],
+        inputs=beside["inputs"],
+        files=beside["files"],
     )

@@ -127,17 +127,13 @@ def write_part(
     codec = None if compression is None else pa.Codec(compression, level) if compression == "zstd" else compression
     sink = pa.BufferOutputStream()
     options = pa.ipc.IpcWriteOptions(compression=codec)
-    places: list[tuple[int, int]] = []
     with pa.ipc.new_file(sink, used, options=options) as writer:
         for number, rows in enumerate(batches):
             made = _columns(rows, names, part_schema(tuple(names)))
             if columns is not None:
                 made = columns(made, number)
-            # Magic and schema are written together with the first batch.
-            begin = sink.tell() if number else 8 + len(used.serialize())
             arrays = [made[name] for name in used.names]
             writer.write_batch(pa.RecordBatch.from_arrays(arrays, schema=used))
-            places.append((begin, sink.tell() - begin))
     data = sink.getvalue().to_pybytes()
     described = [
         {
@@ -149,7 +145,7 @@ def write_part(
             "first_tensor": min((row.tensor for row in rows), default=0),
             "last_tensor": max((row.tensor for row in rows), default=0),
         }
-        for (begin, size), rows in zip(places, batches, strict=True)
+        for (begin, size), rows in zip(record_batches(data), batches, strict=True)
     ]
     descriptor = {
         "media_type": "application/vnd.apache.arrow.file",
@@ -170,11 +166,33 @@ def _columns(rows: Sequence[RawRow], streams: Sequence[str], schema: pa.Schema) 
     return fixed | {name: pa.array([row.streams.get(name, b"") for row in rows], pa.large_binary()) for name in streams}
 
 
+def record_batches(data: bytes) -> list[tuple[int, int]]:
+    """Place and length of each record batch's message in an Arrow file."""
+    source = pa.BufferReader(data)
+    source.seek(8)
+    found: list[tuple[int, int]] = []
+    while True:
+        begin = source.tell()
+        try:
+            message = pa.ipc.read_message(source)
+        except EOFError:  # the mark that ends the messages
+            return found
+        if message.type == "record batch":
+            found.append((begin, source.tell() - begin))
+
+
 def buffers(message: bytes) -> list[tuple[int, int]]:
     """Place and length of each buffer of an encapsulated record batch, as offsets into the message.
 
     Only for messages that this module has written itself: it looks for the table of buffers by its shape.
     """
+    body, table, count = _buffer_table(message)
+    found = [struct.unpack_from("<qq", message, table + 16 * k) for k in range(count)]
+    return [(body + offset, length) for offset, length in found]
+
+
+def _buffer_table(message: bytes) -> tuple[int, int, int]:
+    """Where the body begins and the table of buffers, and how many there are."""
     (metadata_bytes,) = struct.unpack_from("<i", message, 4)
     body = 8 + metadata_bytes
     metadata = message[8:body]
@@ -186,8 +204,59 @@ def buffers(message: bytes) -> list[tuple[int, int]]:
     assert place is not None
     vector = place + struct.unpack_from("<I", metadata, place)[0]
     (count,) = struct.unpack_from("<I", metadata, vector)
-    found = [struct.unpack_from("<qq", metadata, vector + 4 + 16 * k) for k in range(count)]
-    return [(body + offset, length) for offset, length in found]
+    return body, 8 + vector + 4, count
+
+
+def move_buffer(part: RawPart, index: int, offset: int, length: int) -> RawPart:
+    """Let the first batch say that one of its buffers lies elsewhere in the body."""
+    data, begin = bytearray(part.data), part.descriptor["batches"][0]["offset"]
+    _, table, _ = _buffer_table(part.data[begin:])
+    struct.pack_into("<qq", data, begin + table + 16 * index, offset, length)
+    return part.reseal(bytes(data))
+
+
+def claim(part: RawPart, index: int, length: int) -> RawPart:
+    """Let a buffer of the first batch claim another length after decompression."""
+    data, begin = bytearray(part.data), part.descriptor["batches"][0]["offset"]
+    struct.pack_into("<q", data, begin + buffers(part.data[begin:])[index][0], length)
+    return part.reseal(bytes(data))
+
+
+def rebuffer(part: RawPart, edit: Callable[[list[bytes]], object], *, stored: bool = False, align: int = 8) -> RawPart:
+    """Write the buffers of a part's only batch anew.
+
+    Args:
+        part: with one batch.
+        edit: changes the buffers, decompressed, in place.
+        stored: store them as they are, with the length -1.
+        align: each begins at a multiple of this.
+    """
+    [batch] = part.descriptor["batches"]
+    begin, end = batch["offset"], batch["offset"] + batch["bytes"]
+    message = part.data[begin:end]
+    codec = pa.Codec("zstd", 3)
+    contents = []
+    for start, length in buffers(message):
+        (claimed,) = struct.unpack_from("<q", message, start) if length else (0,)
+        raw = message[start + 8 : start + length]
+        contents.append(raw if claimed == -1 else codec.decompress(raw, claimed, asbytes=True) if length else b"")
+    edit(contents)
+    body, table, _ = _buffer_table(message)
+    metadata, made = bytearray(message[:body]), b""
+    for index, content in enumerate(contents):
+        raw = content if stored else codec.compress(content, asbytes=True)
+        stored_form = struct.pack("<q", -1 if stored else len(content)) + raw if content else b""
+        struct.pack_into("<qq", metadata, table + 16 * index, len(made), len(stored_form))
+        made += stored_form + bytes(-len(stored_form) % align)
+    root = 8 + struct.unpack_from("<I", metadata, 8)[0]
+    place = _field(bytes(metadata), root, 3)
+    assert place is not None
+    struct.pack_into("<q", metadata, place, len(made))
+    old, new = (struct.pack("<qiiq", begin, body, 0, size) for size in (len(message) - body, len(made)))
+    footer = part.data[end:]
+    assert footer.count(old) == 1
+    batch |= {"bytes": body + len(made), "decoded_bytes": sum(map(len, contents))}
+    return part.reseal(part.data[:begin] + bytes(metadata) + made + footer.replace(old, new))
 
 
 def _field(data: bytes, table: int, number: int) -> int | None:
@@ -200,7 +269,7 @@ def _field(data: bytes, table: int, number: int) -> int | None:
 
 
 def decoded_length(message: bytes) -> int:
-    """Sum of the lengths of a batch's buffers after decompression; of the stored ones if it is not compressed."""
+    """Sum of the lengths of a batch's buffers after decompression."""
     total = 0
     for begin, length in buffers(message):
         if length:

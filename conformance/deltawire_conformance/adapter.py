@@ -70,13 +70,16 @@ class Adapter:
 
     Args:
         command: a command line.
-        environment: more variables for it.
+        environment: more variables for it; None takes one away.
         seconds: what a call may take.
     """
 
-    def __init__(self, command: str, *, environment: Mapping[str, str] | None = None, seconds: float = SECONDS) -> None:
+    def __init__(
+        self, command: str, *, environment: Mapping[str, str | None] | None = None, seconds: float = SECONDS
+    ) -> None:
         self.command = shlex.split(command)
-        self._environment = {**os.environ, **(environment or {})}
+        variables = {**os.environ, **(environment or {})}
+        self._environment = {name: value for name, value in variables.items() if value is not None}
         self._seconds = seconds
         self._local = threading.local()
         self._servers: list[_Server] = []

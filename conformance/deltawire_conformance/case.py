@@ -52,6 +52,8 @@ class Call(Step, frozen=True, kw_only=True):
     options: Options = {}
     error: tuple[str, ...] = ()
     """Codes of which the refusal must have one; empty if the call must be done."""
+    or_error: tuple[str, ...] = ()
+    """Codes with which it may be refused as well, where SPEC.md leaves open whether it is."""
 
 
 class Materialize(Call, frozen=True, kw_only=True, tag="materialize"):
@@ -69,6 +71,10 @@ class Follow(Call, frozen=True, kw_only=True, tag="follow"):
     state: str | None = None
     meanwhile: tuple[Folder, ...] = ()
     """Trees to lay over the store, each after a further state was shown."""
+    pinned: dict[str, tuple[int, ...]] = {}
+    """By version: versions that pins must cover when it was shown and more is not there yet (PIN-3)."""
+    renewed_ms: int | None = None
+    """Milliseconds after the first state within which a pin must be written again, before more is laid (PIN-5)."""
 
 
 class Publish(Call, frozen=True, kw_only=True, tag="publish"):
@@ -84,11 +90,15 @@ class Lease(Call, frozen=True, kw_only=True, tag="lease"):
 
     holder: str
     epoch: int | None = None
+    above: int | None = None
+    """Its epoch must be above this one."""
     hold_ms: int = 0
     meanwhile: Folder | None = None
     """Tree to lay over the store when it is held."""
     held: dict[str, Any] = {}
     """Members that the lease must have while it is held."""
+    during: tuple[Put | Delete | Publish | Lease | Judge, ...] = ()
+    """What is done while it is held."""
 
 
 class Rollback(Call, frozen=True, kw_only=True, tag="rollback"):
@@ -105,7 +115,10 @@ class Fork(Call, frozen=True, kw_only=True, tag="fork"):
 
 
 class Build(Call, frozen=True, kw_only=True, tag="build"):
-    """Add anchors, spans or both."""
+    """Add anchors, spans or both; what it says that it added must be what is new."""
+
+    least: int = 0
+    """How many records it must add at least."""
 
 
 class Collect(Call, frozen=True, kw_only=True, tag="collect"):
@@ -125,6 +138,7 @@ class Race(Step, frozen=True, kw_only=True, tag="race"):
 class Judge(Step, frozen=True, kw_only=True, tag="judge"):
     """Look at what is in the store: with every check of a stream, and at what is asked for."""
 
+    where: Literal["store", "source"] = "store"
     states: dict[str, str] = {}
     """By version: name of the state below ``expected/`` that the reference reads there."""
     newest: int | None = None
@@ -132,11 +146,19 @@ class Judge(Step, frozen=True, kw_only=True, tag="judge"):
     """Patterns of keys (with ``*``) of which there is an object."""
     absent: tuple[str, ...] = ()
     members: dict[str, Any] = field(default_factory=dict)
-    """By key: members that the record has, among others."""
+    """By key, or pattern of keys: members that a record there has, among others."""
     lacking: dict[str, tuple[str, ...]] = {}
     """By key: members that the record must not have."""
     unchanged: tuple[str, ...] = ()
     """Patterns of keys whose objects are what the last ``put`` made them."""
+    added: tuple[str, ...] | None = None
+    """Patterns of the only keys that may be there though no ``put`` laid them; None for any."""
+    tidy: bool = False
+    """Whether every object below ``data/`` must be named by some record."""
+    pinned: tuple[int, ...] = ()
+    """Versions that a pin covers which is not released."""
+    unpinned: bool = False
+    """Whether no pin may be there that is not released, those excepted that a ``put`` laid."""
     findings: tuple[str, ...] = ()
     """Codes of findings that are expected; empty for a sound stream."""
     trust: tuple[str, ...] = ()
@@ -151,9 +173,13 @@ class Requests(Step, frozen=True, kw_only=True, tag="requests"):
     rules: tuple[str, ...]
 
 
+class Calm(Step, frozen=True, kw_only=True, tag="calm"):
+    """From here on the simulator does nothing wrong."""
+
+
 AnyStep = (
     Put | Delete | Pad | Materialize | Follow | Publish | Lease | Rollback | Fork | Build | Collect | Race | Judge
-    | Requests
+    | Requests | Calm
 )  # fmt: skip
 
 
@@ -163,9 +189,14 @@ class Fault(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_
     method: Literal["GET", "PUT", "POST", "DELETE", "HEAD"]
     key: str
     """Pattern of keys, with ``*``."""
-    action: Literal["lose_answer", "refuse", "cut_body", "delay", "put"]
-    """Do it and drop the connection; answer with ``status`` and do nothing; end the body early; wait ``seconds``
-    first; lay ``tree`` over the store first, then go on."""
+    action: Literal[
+        "lose_answer", "lose_request", "do_and_refuse", "refuse", "cut_body", "delay", "put", "ignore_condition"
+    ]
+    """Do it and drop the connection; drop the connection; do it and answer with ``status``; answer with ``status`` and
+    do nothing; end the body early; wait ``seconds`` first; lay ``tree`` over the store first, then go on; write
+    whatever the condition says. Of several faults of one request all happen, those that wait or put first."""
+    after: str | None = None
+    """Sleep until an object that matches this pattern was put, or an attempt was made."""
     skip: int = 0
     """Let so many pass first."""
     times: int = 1

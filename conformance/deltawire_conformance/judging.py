@@ -8,10 +8,14 @@ from fnmatch import fnmatchcase
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
 from deltawire import Follower
 from deltawire.errors import DeltawireError
+from deltawire.format import keys, records
+from deltawire.format.records import PinRecord
 from deltawire.inspecting.verification import verify_stream
+from deltawire.limits import DEFAULT_LIMITS
 from deltawire.store import Store
 from deltawire.targets.arrays import ArraysTarget
 from deltawire_conformance.case import CaseFolder, Judge
@@ -31,6 +35,9 @@ def judge(step: Judge, case: CaseFolder, store: Store, laid: Mapping[str, bytes]
     objects = contents(store)
     yield from _objects(step, objects, laid)
     yield from _records(step, objects)
+    yield from unpinned(store, step.pinned)
+    if step.unpinned:
+        yield from (f"{key} is not released" for key, data in live_pins(store).items() if laid.get(key) != data)
     found = [] if "stream.json" not in objects else verify_stream(store, deep=True, trust=step.trust or None).findings
     unexpected = [finding for finding in found if finding.code not in step.findings]
     yield from (f"{finding.key}: {finding.code}: {finding.message}" for finding in unexpected)
@@ -38,6 +45,9 @@ def judge(step: Judge, case: CaseFolder, store: Store, laid: Mapping[str, bytes]
     numbers = [int(key[9:-5]) for key in objects if fnmatchcase(key, "versions/*.json")]
     if step.newest is not None and max(numbers, default=None) != step.newest:
         yield f"the newest version is {max(numbers, default=None)}, expected {step.newest}"
+    if step.codecs:
+        found_codecs = ((key, codec) for key, codec in _codecs(objects) if codec not in step.codecs)
+        yield from (f"{key} has rows of the codec {codec}" for key, codec in found_codecs)
     for version, name in step.states.items():
         yield from _state(store, int(version), case.state(name))
 
@@ -87,16 +97,76 @@ def _objects(step: Judge, objects: Mapping[str, bytes], laid: Mapping[str, bytes
                 yield f"{key} is gone"
             elif objects[key] != laid[key]:
                 yield f"{key} was changed"
+    if step.added is not None:
+        allowed = {key for pattern in step.added for key in matching(pattern, objects)}
+        yield from (f"{key} was added" for key in sorted(objects.keys() - laid.keys() - allowed))
+    if step.tidy:
+        data = set(matching("data/*", objects))
+        yield from (f"{key} is there, but no record names it" for key in sorted(data - _named(objects)))
+
+
+def _named(objects: Mapping[str, bytes]) -> set[Any]:
+    """Keys that records of versions, anchors and spans name."""
+    beginnings = (keys.VERSIONS, keys.ANCHORS, keys.SPANS)
+    found = [_parsed(objects, key) for key in objects if key.startswith(beginnings)]
+    named: set[Any] = set()
+    while found:
+        value = found.pop()
+        if isinstance(value, dict):
+            named.add(value.get("key"))
+            found += value.values()
+        elif isinstance(value, list):
+            found += value
+    return named
+
+
+def live_pins(store: Store) -> dict[str, bytes]:
+    """Pins that are not released, those that cannot be read included, by key."""
+    found = {info.key: info for info in store.list(keys.PINS) if keys.parse_pin(info.key) is not None}
+    stored = {}
+    for key, info in found.items():
+        try:
+            stored[key] = store.get(key, max_bytes=max(info.bytes, 1 << 16)).data
+        except DeltawireError:  # its owner was faster
+            continue
+    return {key: data for key, data in stored.items() if (record := _pin(data)) is None or not record.released}
+
+
+def unpinned(store: Store, versions: Iterable[int]) -> Iterator[str]:
+    """Say which versions no pin covers. PIN-1"""
+    wanted = list(versions)
+    pins = [_pin(data) for data in live_pins(store).values()] if wanted else []
+    for version in wanted:
+        if not any(pin and pin.first <= version and (pin.last is None or version <= pin.last) for pin in pins):
+            yield f"no pin covers version {version}"
+
+
+def _pin(data: bytes) -> PinRecord | None:
+    try:
+        return records.decode(data, PinRecord, what="pin", limits=DEFAULT_LIMITS)
+    except DeltawireError:
+        return None
 
 
 def _records(step: Judge, objects: Mapping[str, bytes]) -> Iterator[str]:
-    for key, members in step.members.items():
-        yield from _subset(members, _parsed(objects, key), key)
+    for pattern, members in step.members.items():
+        found = matching(pattern, objects) or [pattern]
+        lacks = [list(_subset(members, _parsed(objects, key), key)) for key in found]
+        yield from min(lacks, key=len)
     for key, names in step.lacking.items():
         record = _parsed(objects, key)
         yield from (
             f"{key}: there is a member {name!r}" for name in names if isinstance(record, dict) and name in record
         )
+
+
+def _codecs(objects: Mapping[str, bytes]) -> Iterator[tuple[str, str]]:
+    """Each version with each codec that occurs in its delta."""
+    for key in matching("versions/*.json", objects):
+        record = _parsed(objects, key)
+        for part in record.get("delta", {}).get("parts", []):
+            table = pa.ipc.open_file(pa.BufferReader(objects[part["key"]])).read_all()
+            yield from ((key, codec) for codec in sorted(set(table["codec"].to_pylist())))
 
 
 def _parsed(objects: Mapping[str, bytes], key: str) -> Any:

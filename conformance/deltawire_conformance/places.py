@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 from uuid import uuid4
@@ -24,6 +24,8 @@ class Spot:
     """What the adapter is told."""
     stores: Mapping[Which, Store]
     """The suite's own access to the same objects."""
+    laid: Mapping[str, bytes] = field(default_factory=dict)
+    """What faults have put into the store."""
 
     @property
     def store(self) -> Store:
@@ -34,12 +36,19 @@ class Spot:
         """Hold the requests since the last call to rules; only the simulator sees them."""
         return [f"{self.urls['store']}: nobody notes what is asked of this store"]
 
+    def calm(self) -> None:
+        """Let nothing go wrong any more; only the simulator does."""
+
 
 class Place(ABC):
     """A store in which cases are run."""
 
     kind: Kind
     url: str
+
+    def takes(self, case: CaseFolder) -> bool:
+        """Whether a case is for it."""
+        return self.kind in case.case.stores
 
     @abstractmethod
     def spot(self, case: CaseFolder) -> AbstractContextManager[Spot]:

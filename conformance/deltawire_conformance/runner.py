@@ -52,7 +52,7 @@ def run_cases(
         tell(result)
         return result
 
-    todo = [(case, place) for case in cases for place in places if place.kind in case.case.stores]
+    todo = [(case, place) for case in cases for place in places if place.takes(case)]
     with ThreadPoolExecutor(plan.workers) as pool:
         return list(pool.map(one, todo))
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pytest
@@ -16,33 +17,46 @@ from deltawire_conformance.places import StorePlace
 from deltawire_conformance.resources import CASES
 from deltawire_conformance.results import CaseResult
 from deltawire_conformance.runner import Plan, run_case
+from deltawire_conformance.simulator.place import SimulatorPlace
+from deltawire_conformance.simulator.server import Simulator
 from mutants import Mutant, all_mutants
 from mutants.uncaught import UNCAUGHT
 
 CONFORMANCE = Path(__file__).resolve().parents[2] / "conformance"
+PATHS = os.pathsep.join(map(str, (CONFORMANCE.parent / "reference", CONFORMANCE)))
+"""Whatever is installed: the reference of this very tree."""
+SECONDS = 60.0
+"""What a call may take."""
 ALL = {case.id: case for case in find_cases(CASES)}
 
 
+@pytest.fixture(scope="module")
+def simulator() -> Iterator[Simulator]:
+    with closing(Simulator()) as running:
+        yield running
+
+
 @contextmanager
-def adapter(mutant: Mutant) -> Iterator[Adapter]:
+def adapter(mutant: Mutant, simulator: Simulator) -> Iterator[Adapter]:
     command = shlex.join([sys.executable, "-m", "mutants", mutant.name])
-    made = Adapter(command, environment={"PYTHONPATH": str(CONFORMANCE)}, seconds=20)
+    made = Adapter(command, environment={**simulator.environment, "PYTHONPATH": PATHS}, seconds=SECONDS)
     try:
         yield made
     finally:
         made.close()
 
 
-def run(case: CaseFolder, made: Adapter, folder: Path) -> CaseResult:
-    return run_case(case, StorePlace(str(folder)), made, Plan(roles=[case.case.role], seconds=20))
+def run(case: CaseFolder, made: Adapter, folder: Path, simulator: Simulator) -> CaseResult:
+    place = StorePlace(str(folder)) if "disk" in case.case.stores else SimulatorPlace(simulator)
+    return run_case(case, place, made, Plan(roles=[case.case.role], seconds=SECONDS))
 
 
 @pytest.mark.parametrize("mutant", all_mutants().values(), ids=lambda mutant: mutant.name)
-def test_mutant_is_caught(mutant: Mutant, tmp_path: Path) -> None:
+def test_mutant_is_caught(mutant: Mutant, tmp_path: Path, simulator: Simulator) -> None:
     assert mutant.caught_by
-    with adapter(mutant) as made:
+    with adapter(mutant, simulator) as made:
         for name in mutant.caught_by:
-            result = run(ALL[name], made, tmp_path)
+            result = run(ALL[name], made, tmp_path, simulator)
             # A crash would be caught by anything, and proves nothing.
             assert result.status == "fail", (name, result.status, result.problems)
 

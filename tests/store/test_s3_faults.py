@@ -65,6 +65,16 @@ def test_a_create_whose_answer_was_lost_is_ours(store: S3Store, proxy: FaultyPro
     assert store.get("x", max_bytes=10).data == b"mine"
 
 
+@pytest.mark.parametrize("status", [403, 501])
+def test_a_refusal_after_an_attempt_that_may_have_arrived_leaves_the_outcome_unknown(
+    store: S3Store, proxy: FaultyProxy, status: int
+) -> None:
+    """STO-20: only the first attempt can be refused for good."""
+    proxy.faults += [Fault(method="PUT", status=503), Fault(method="PUT", status=status, code="AccessDenied")]
+    with pytest.raises(StoreUnavailableError, match="503"):
+        store.put("x", b"mine", mode="create")
+
+
 @pytest.mark.parametrize("times", [1, 2, 4])
 def test_a_swap_whose_answer_was_lost_is_ours(store: S3Store, proxy: FaultyProxy, times: int) -> None:
     before = store.put("x", b"before", mode="create")

@@ -153,8 +153,9 @@ def collect(store: str, options: str) -> Iterator[Line]:
 
 def _follower(store: str, target: str, options: Line) -> deltawire.Follower:
     limits = dataclasses.replace(DEFAULT_LIMITS, **options["limits"]) if "limits" in options else DEFAULT_LIMITS
+    more: Line = {"pin_ttl": options["ttl_ms"] / 1000} if "ttl_ms" in options else {}
     return deltawire.Follower(
-        store, target, tensors=options.get("tensors"), trust=options.get("public_keys"), limits=limits
+        store, target, tensors=options.get("tensors"), trust=options.get("public_keys"), limits=limits, **more
     )
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import tempfile
 import time
+from collections.abc import Mapping
+from contextlib import ExitStack, closing
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated
@@ -22,11 +24,17 @@ from deltawire_conformance.report.plain import plain_results
 from deltawire_conformance.resources import CASES
 from deltawire_conformance.results import Results, profiles
 from deltawire_conformance.runner import Plan, read_expected_failures, run_cases
+from deltawire_conformance.simulator.place import SimulatorPlace
+from deltawire_conformance.simulator.server import Simulator
+
 
 
 def run(  # noqa: PLR0913, PLR0917 - typer makes options of these
     adapter: Annotated[str, typer.Option(metavar="CMD", help="Command line of the adapter (ADAPTER.md).")],
-    store: Annotated[list[str] | None, typer.Option(metavar="URL", help="Where to run: a folder or s3://…")] = None,
+    store: Annotated[
+        list[str] | None,
+        typer.Option(metavar="URL", help="Where to run: a folder, s3://… or simulator; a fresh folder and simulator."),
+    ] = None,
     profile: Annotated[list[str] | None, typer.Option(help="Roles to check; all that the adapter claims.")] = None,
     case: Annotated[list[str] | None, typer.Option(metavar="ID", help="Only this case, or this area.")] = None,
     expect_failures: Annotated[Path | None, typer.Option(metavar="FILE", help="Cases known to fail.")] = None,
@@ -46,27 +54,33 @@ def run(  # noqa: PLR0913, PLR0917 - typer makes options of these
     expected to, or passed that was.
     """
     started, clock = datetime.now(UTC), time.monotonic()
-    try:
-        driven = Adapter(adapter, seconds=seconds)
-    except (AdapterError, OSError) as error:
-        typer.echo(f"adapter: {error}", err=True)
-        raise typer.Exit(2) from None
+    simulated = not store or "simulator" in store
+    if simulated and any(url.startswith("s3://") for url in store or []):
+        raise typer.BadParameter("an adapter knows one S3 endpoint: run the simulator and a bucket apart")
     chosen = [found for found in find_cases(CASES) if not case or found.id in case or found.area in case]
-    roles: list[Role] = [role for role in driven.description.roles if not profile or role in profile]
     known = [found.id for found in find_cases(CASES)]
     expected = {} if expect_failures is None else read_expected_failures(expect_failures, known)
     if not chosen:
         typer.echo(f"no case is called {' or '.join(case or ())}", err=True)
         raise typer.Exit(2)
-    with tempfile.TemporaryDirectory(prefix="deltawire-conformance-") as scratch:
-        places: list[Place] = [StorePlace(url, keep=keep) for url in store or [scratch]]
-        plan = Plan(roles=roles, expected=expected, seconds=seconds, workers=workers)
-        total = sum(place.kind in one.case.stores for one in chosen for place in places)
+    with ExitStack() as stack:
+        scratch = stack.enter_context(tempfile.TemporaryDirectory(prefix="deltawire-conformance-"))
+        places: list[Place] = [StorePlace(url, keep=keep) for url in store or [scratch] if url != "simulator"]
+        environment: Mapping[str, str | None] = {}
+        if simulated:
+            simulator = stack.enter_context(closing(Simulator()))
+            places.append(SimulatorPlace(simulator, rest=not store))
+            environment = simulator.environment
         try:
-            with telling(total, quiet=as_json) as tell:
-                found_results = run_cases(chosen, driven, places, plan, tell=tell)
-        finally:
-            driven.close()
+            driven = stack.enter_context(closing(Adapter(adapter, environment=environment, seconds=seconds)))
+        except (AdapterError, OSError) as error:
+            typer.echo(f"adapter: {error}", err=True)
+            raise typer.Exit(2) from None
+        roles: list[Role] = [role for role in driven.description.roles if not profile or role in profile]
+        plan = Plan(roles=roles, expected=expected, seconds=seconds, workers=workers)
+        total = sum(place.takes(one) for one in chosen for place in places)
+        tell = stack.enter_context(telling(total, quiet=as_json))
+        found_results = run_cases(chosen, driven, places, plan, tell=tell)
     results = Results(
         suite_version=__version__,
         spec_version="0.1",

@@ -137,6 +137,8 @@ class S3Store(Store):
                     return token
                 if refused:
                     raise _refusal(key, mode) from caught
+                if failure is not None and not caught.transient:
+                    break  # what refuses this attempt says nothing of an earlier one, which may yet arrive. STO-20
                 failure = caught
                 if not caught.transient:
                     break
