@@ -28,7 +28,6 @@ from deltawire_conformance.simulator.place import SimulatorPlace
 from deltawire_conformance.simulator.server import Simulator
 
 
-
 def run(  # noqa: PLR0913, PLR0917 - typer makes options of these
     adapter: Annotated[str, typer.Option(metavar="CMD", help="Command line of the adapter (ADAPTER.md).")],
     store: Annotated[
