@@ -17,11 +17,9 @@ from deltawire.errors import StreamNotFoundError
 from deltawire.format import keys, records
 from deltawire.format.records import Envelope, Part, SpanRecord, VersionRecord
 from deltawire.limits import DEFAULT_LIMITS, MIB
-from deltawire_conformance.case import find_cases
 from deltawire_conformance.checking.checker import check_stream
 from deltawire_conformance.checking.findings import Finding
 from deltawire_conformance.checking.lines import line_findings
-from deltawire_conformance.resources import CASES
 from deltawire_conformance.specification import requirement_texts
 from tests.inspecting.streams import new_store, whole
 
@@ -411,12 +409,3 @@ def test_a_span_that_is_longer_than_shorter_ones() -> None:
     assert list(line_findings(found)) == []
     found[keys.span_key(0, 4)] = resized(found[keys.span_key(0, 4)], 10000)
     assert [(one.requirement, one.severity) for one in line_findings(found)] == [("SPN-3", "should")]
-
-
-def test_golden_cases() -> None:
-    """The store trees of valid cases have no errors."""
-    for case in find_cases(CASES):
-        tree = case.tree_or_none("store")
-        if not case.negative and tree is not None:
-            found = checked(tree, deep=True, trust=None)
-            assert not [one for one in found if one.severity == "error"], (case.id, found)
