@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 import multiprocessing
 import os
-import shlex
 import sys
-import time
+import threading
 from collections.abc import Mapping
+from contextlib import suppress
 from multiprocessing.connection import Connection
 from types import ModuleType
 from typing import Any
 
 import msgspec
 
-from deltawire_conformance.adapter import Adapter, Answer, Description, judged
+from deltawire_conformance.adapter import Adapter, Description
+from deltawire_conformance.calls import ServedCall, Server
 from mutants import Mutant, all_mutants
 from mutants.__main__ import ADAPTER
 
@@ -41,19 +43,67 @@ if multiprocessing.parent_process() is None and "pytest" not in sys.modules:  # 
 def _serve(name: str, environment: Mapping[str, str], calls: Connection) -> None:
     os.environ.clear()
     os.environ.update(environment)
-    adapter = load_adapter()
+    adapter: Any = load_adapter()
     all_mutants()[name].patch()
+    adapter.wait_for_end = calls.recv_bytes
+
+    def say(line: dict[str, Any]) -> None:
+        calls.send_bytes(json.dumps(line).encode())
+
     while True:
         try:
-            arguments = calls.recv()
+            arguments = json.loads(calls.recv_bytes())
         except EOFError:
             return
-        output: list[dict[str, Any]] = []
-        calls.send((adapter.run(list(arguments), output.append), output))
+        if arguments is not None:
+            say({"status": adapter.run(arguments, lambda line: say({"line": line}))})
+
+
+class ForkedServer(Server):
+    """A process that answers calls over a pipe of ``multiprocessing``."""
+
+    def __init__(self, name: str, environment: Mapping[str, str]) -> None:
+        self._call = None
+        self._calls, theirs = _CONTEXT.Pipe()
+        self._forked = _CONTEXT.Process(target=_serve, args=(name, environment, theirs), daemon=True)
+        self._forked.start()
+        theirs.close()
+        self._reader = threading.Thread(target=self._read)
+        self._reader.start()
+
+    @property
+    def alive(self) -> bool:
+        return self._forked.is_alive()
+
+    def begin(self, call: ServedCall) -> None:
+        self._call = call
+        self.send(list(call.arguments))
+
+    def send(self, value: Any) -> None:
+        with suppress(OSError):
+            self._calls.send_bytes(json.dumps(value).encode())
+
+    def errors(self) -> list[bytes]:
+        return []
+
+    def stop(self) -> None:
+        self._forked.kill()
+        self._forked.join()
+        self._reader.join()
+        self._calls.close()
+
+    def _read(self) -> None:
+        with suppress(EOFError, OSError):
+            while True:
+                line = self._calls.recv_bytes()
+                if self._call is not None:
+                    self._call.take(line)
+        if self._call is not None:
+            self._call.lost()
 
 
 class ForkedAdapter(Adapter):
-    """A mutant as an adapter. Calls that need a process of their own start one.
+    """A mutant as an adapter.
 
     Args:
         mutant: which.
@@ -62,43 +112,11 @@ class ForkedAdapter(Adapter):
     """
 
     def __init__(self, mutant: Mutant, *, environment: Mapping[str, str | None], seconds: float) -> None:
-        self.command = [sys.executable, "-m", "mutants", mutant.name]
-        variables = {**os.environ, **environment}
-        self._environment = {name: value for name, value in variables.items() if value is not None}
-        self._seconds = seconds
         self._name = mutant.name
-        self._process: multiprocessing.context.ForkServerProcess | None = None
-        self._calls: Connection | None = None
-        self.description = msgspec.convert(load_adapter().DESCRIPTION, Description)
+        super().__init__("", environment=environment, seconds=seconds)
 
-    def close(self) -> None:
-        if self._process is not None and self._calls is not None:
-            self._calls.close()
-            self._process.join(5)
-            self._process.kill()
-            self._process.join()
-            self._process.close()
-        self._process = self._calls = None
+    def _started(self) -> Server:
+        return ForkedServer(self._name, self._environment)
 
-    def call(self, *arguments: str, alone: bool = False) -> Answer:
-        if alone or arguments[0] in {"follow", "lease"}:
-            return self.start(*arguments).finish(self._seconds)
-        if self._process is None:
-            self._calls, theirs = _CONTEXT.Pipe()
-            self._process = _CONTEXT.Process(target=_serve, args=(self._name, self._environment, theirs), daemon=True)
-            self._process.start()
-            theirs.close()
-        assert self._calls is not None
-        started = time.monotonic()
-        status, output, trouble = None, [], None
-        try:
-            self._calls.send(arguments)
-            if self._calls.poll(self._seconds):
-                status, output = self._calls.recv()
-            else:
-                trouble = "it took too long"
-        except (EOFError, OSError):
-            trouble = f"the process of {shlex.join(self.command)} ended"
-        if trouble is not None:
-            self.close()
-        return judged(arguments, status, output, "", time.monotonic() - started, trouble)
+    def _describe(self) -> Description:
+        return msgspec.convert(load_adapter().DESCRIPTION, Description)
