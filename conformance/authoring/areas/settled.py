@@ -330,7 +330,7 @@ def _beside_the_line() -> Iterator[Draft]:
         "publishing", "boundary-of-nothing", "a boundary in a stream that has no version", ["OPN-4", "LAT-5"],
         stream=empty, error="version_not_found",
         judged={"newest": None, "unchanged": ("stream.json", "retention.json"), "absent": ("versions/*", "data/*"),
-                "findings": ("missing_object", "path_lost")},
+                "findings": ("missing_object",)},
     )  # fmt: skip
     single = Stream("settled single")
     single.create(writers="single")
