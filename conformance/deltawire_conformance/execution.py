@@ -19,7 +19,8 @@ from deltawire.errors import ObjectNotFoundError
 from deltawire.format.keys import version_key
 from deltawire.store import Store
 from deltawire_conformance import case as cases
-from deltawire_conformance.adapter import Adapter, Answer
+from deltawire_conformance.adapter import Adapter
+from deltawire_conformance.answers import Answer
 from deltawire_conformance.case import CaseFolder
 from deltawire_conformance.judging import judge, live_pins, unpinned
 from deltawire_conformance.neutral import NOTHING, NeutralState, differences
@@ -180,9 +181,13 @@ class CaseRun:
     def _hold(self, step: cases.Lease, log: StepLog) -> tuple[Answer, list[str]]:
         """Hold the lease for a while; what came back, and what was wrong meanwhile."""
         acquired = threading.Event()
-        running = self._adapter.start(
-            "lease", self._spot.urls["store"], step.holder, _options(step), on_line=lambda _: acquired.set()
-        )
+
+        def shown(line: dict[str, Any]) -> None:
+            if "epoch" in line:
+                acquired.set()
+
+        url = self._spot.urls["store"]
+        running = self._adapter.start("lease", url, step.holder, _options(step), on_line=shown)
         give_up = time.monotonic() + self._seconds
         while not acquired.is_set() and not running.ended and time.monotonic() < give_up:
             time.sleep(_WAIT)
@@ -247,7 +252,7 @@ class CaseRun:
         def one(call: cases.Call) -> Answer:
             if isinstance(call, cases.Lease):
                 return self._hold(call, log)[0]
-            return self._adapter.call(*self._race_arguments(call), alone=True)
+            return self._adapter.call(*self._race_arguments(call))
 
         with ThreadPoolExecutor(len(step.steps)) as pool:
             answers = list(pool.map(one, step.steps))

@@ -25,9 +25,11 @@ class Vectors:
     name: str
     section: str
     """Heading of its section, such as ``A.6 Positions``."""
-    text: str
+    before: str
     """What stands before the table."""
     rows: list[dict[str, Any]]
+    after: str
+    """What stands behind it, up to the next table or section: sometimes a vector that is no row."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,7 +73,8 @@ def section_of(requirement: str) -> str:
 def vector_tables() -> Iterator[Vectors]:
     """The tables of appendix A."""
     for match in _MARK.finditer(_text()):
-        lines = _text()[match.end() :].lstrip("\n").split("\n\n")[0].splitlines()
+        table, _, rest = _text()[match.end() :].lstrip("\n").partition("\n\n")
+        lines = table.splitlines()
         header, _, *rows = [[cell.strip() for cell in line.strip().strip("|").split("|")] for line in lines]
         before = _text()[: match.start()]
         heading = list(_HEADING.finditer(before))[-1]
@@ -79,8 +82,9 @@ def vector_tables() -> Iterator[Vectors]:
         yield Vectors(
             name=match[1],
             section=heading[1],
-            text=" ".join(last.split()),
+            before=" ".join(last.split()),
             rows=[dict(zip(header, map(_value, row), strict=True)) for row in rows],
+            after=" ".join(re.split(r"^(?:#|```|<!--)", rest, flags=re.MULTILINE)[0].split()),
         )
 
 

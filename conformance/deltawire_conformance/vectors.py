@@ -20,12 +20,12 @@ _README = """\
 Deltawire test vectors
 ======================
 
-Written by deltawire-conformance {version}, for SPEC.md 0.1 (its sha256: {spec}).
+Written by deltawire-conformance {version}, for version 0.1 of SPEC.md (its sha256: {spec}).
 
 vectors/    The tables of SPEC.md appendix A, a JSON file each. "rows" has the rows of the table by column. Text in
             code quotes became strings: bits, seeds, digests and bytes are hexadecimal, as in the text. Lists became
-            lists, plain numbers numbers, and the streams of a row an object. "text" is what the document says before
-            the table. "Refused with" a code means: a reader must refuse it, with that code.
+            lists, plain numbers numbers, and the streams of a row an object. "before" and "after" are what the document
+            says around the table. "Refused with" a code means: a reader must refuse it, with that code.
             part.arrow, shard.safetensors, shard-header.json and signed-record.json are the bytes of A.11, A.12
             and A.14.
 examples/   The records of section 8 without white space: the bytes whose sha256 other examples give.
@@ -91,8 +91,9 @@ def _write_tables(folder: Path) -> None:
         made: dict[str, Any] = {
             "name": table.name,
             "section": f"SPEC.md {table.section}",
-            "text": table.text,
+            "before": table.before,
             "rows": table.rows,
+            "after": table.after,
         }
         (folder / f"{table.name.replace(' ', '-')}.json").write_text(
             json.dumps(made, indent=2, ensure_ascii=False) + "\n", encoding="utf-8"

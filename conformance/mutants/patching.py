@@ -53,16 +53,6 @@ def wrap(*targets: str, by: Callable[[Any], Any]) -> Callable[[], None]:
     return patch
 
 
-def both(*patches: Callable[[], object]) -> Callable[[], None]:
-    """Several patches."""
-
-    def patch() -> None:
-        for one in patches:
-            one()
-
-    return patch
-
-
 def skip(*targets: str) -> Callable[[], None]:
     """A patch that makes functions do nothing: checks that no longer check."""
     return replace(*targets, by=lambda *_, **__: None)

@@ -108,7 +108,7 @@ def test_damaged_bytes_whose_digests_fit(what: str, damage: tuple[str, int, byte
 
     stream = Stream("damage")
     stream.create()
-    stream.rebase(small_model(), **({what: shard} if what == "shard" else {}))
+    stream.rebase(small_model(), shard=shard if what == "shard" else None)
     if what == "index":
         stream.anchor(0, index=spoil)
     if what == "part":

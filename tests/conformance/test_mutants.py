@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import os
-import shlex
-import sys
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -21,6 +19,7 @@ from deltawire_conformance.simulator.place import SimulatorPlace
 from deltawire_conformance.simulator.server import Simulator
 from mutants import Mutant, all_mutants
 from mutants.uncaught import UNCAUGHT
+from tests.conformance.forked import ForkedAdapter
 
 CONFORMANCE = Path(__file__).resolve().parents[2] / "conformance"
 PATHS = os.pathsep.join(map(str, (CONFORMANCE.parent / "reference", CONFORMANCE)))
@@ -36,16 +35,6 @@ def simulator() -> Iterator[Simulator]:
         yield running
 
 
-@contextmanager
-def adapter(mutant: Mutant, simulator: Simulator) -> Iterator[Adapter]:
-    command = shlex.join([sys.executable, "-m", "mutants", mutant.name])
-    made = Adapter(command, environment={**simulator.environment, "PYTHONPATH": PATHS}, seconds=SECONDS)
-    try:
-        yield made
-    finally:
-        made.close()
-
-
 def run(case: CaseFolder, made: Adapter, folder: Path, simulator: Simulator) -> CaseResult:
     place = StorePlace(str(folder)) if "disk" in case.case.stores else SimulatorPlace(simulator)
     return run_case(case, place, made, Plan(roles=[case.case.role], seconds=SECONDS))
@@ -54,7 +43,8 @@ def run(case: CaseFolder, made: Adapter, folder: Path, simulator: Simulator) -> 
 @pytest.mark.parametrize("mutant", all_mutants().values(), ids=lambda mutant: mutant.name)
 def test_mutant_is_caught(mutant: Mutant, tmp_path: Path, simulator: Simulator) -> None:
     assert mutant.caught_by
-    with adapter(mutant, simulator) as made:
+    environment = {**simulator.environment, "PYTHONPATH": PATHS}
+    with closing(ForkedAdapter(mutant, environment=environment, seconds=SECONDS)) as made:
         for name in mutant.caught_by:
             result = run(ALL[name], made, tmp_path, simulator)
             # A crash would be caught by anything, and proves nothing.

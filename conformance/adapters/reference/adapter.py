@@ -99,7 +99,7 @@ def lease(store: str, holder: str, options: str) -> Iterator[Line]:
         if publisher._line.heartbeat is None:  # noqa: SLF001 - who needs no lease is not told of it
             raise InvalidArgumentError("the stream takes no lease")  # LSE-1
         yield {"holder": holder, "epoch": publisher.epoch}
-        sys.stdin.read()
+        wait_for_end()
         publisher._check_lease()  # noqa: SLF001 - a publisher says so only when it publishes
 
 
@@ -232,9 +232,19 @@ def run(arguments: list[str], say: Callable[[Line], None]) -> int:
 
 def serve() -> None:
     """Answer calls until the input ends."""
-    for line in sys.stdin:
-        output: list[Line] = []
-        print(json.dumps({"status": run(json.loads(line), output.append), "output": output}), flush=True)
+    for line in iter(sys.stdin.readline, ""):
+        arguments = json.loads(line)
+        if arguments is not None:  # the end of the input of a call that did not wait for it
+            _print({"status": run(arguments, lambda found: _print({"line": found}))})
+
+
+def wait_for_end() -> None:
+    """Wait for the end of standard input; where calls are served, a line stands for it."""
+    sys.stdin.readline()
+
+
+def _print(line: Line) -> None:
+    print(json.dumps(line), flush=True)
 
 
 def main() -> int:
@@ -242,7 +252,7 @@ def main() -> int:
     if sys.argv[1:] == ["serve"]:
         serve()
         return 0
-    return run(sys.argv[1:], lambda line: print(json.dumps(line), flush=True))
+    return run(sys.argv[1:], _print)
 
 
 if __name__ == "__main__":

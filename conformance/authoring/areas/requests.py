@@ -75,7 +75,7 @@ def _from_nothing() -> Draft:
     return _case(
         "records-first",
         "a consumer comes from nothing",
-        ["CHN-1", "DSC-4"],
+        ["CHN-1"],
         [Put(), Materialize(state="2"), Requests(rules=("record_before_part",))],
         stream,
         {"store": dict(stream.objects)},

@@ -91,10 +91,17 @@ def _troubles(troubles: list[Trouble], shapes: Shapes) -> Iterator[Finding]:
         one = trouble.finding
         if one.code in _OF_SHAPE and one.key in shapes.malformed:
             continue  # said already, and better
-        requirement = REQUIREMENTS.get(one.code, one.requirement or "VRF-1")
+        requirement = REQUIREMENTS.get(one.code, one.requirement or _of_rows(one.key))
+        if one.code == "bad_signature" and one.key == keys.STREAM:
+            requirement = "SIG-5"
         yield Finding(
             requirement=requirement, severity="error", key=one.key, message=_less(one.message, one.key), code=one.code
         )
+
+
+def _of_rows(key: str) -> str:
+    """What is broken where rows cannot be decoded: they do not make the state that they should."""
+    return "DLT-1" if keys.parse_span(key) is None else "SPN-2"
 
 
 def _less(message: str, key: str) -> str:

@@ -9,7 +9,7 @@ from typing import Literal
 from msgspec import Struct, field
 
 Severity = Literal["error", "should", "note"]
-"""``error``: a MUST is broken. ``should``: a SHOULD is not followed. ``note``: it breaks nothing, but is worth knowing."""
+"""``error``: a MUST is broken. ``should``: a SHOULD is not followed. ``note``: worth knowing, but it breaks nothing."""
 
 _ORDER: tuple[Severity, ...] = ("error", "should", "note")
 

@@ -172,7 +172,7 @@ def _said(error: ValidationError) -> str:
         case str(name) if name in _SAID:
             return _SAID[name]
         case _:
-            return error.message[:200]
+            return str(error.message)[:200]
 
 
 def _requirement(kind: str, error: ValidationError) -> str:

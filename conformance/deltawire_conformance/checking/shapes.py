@@ -137,11 +137,26 @@ def _finding(error: DeltawireError, key: str, requirement: str) -> Finding:
 
 def _invariant(kind: str, value: dict[str, Any]) -> str:
     """What a record breaks that is of the right shape and malformed all the same."""
-    homes = {"stream": "SIG-1", "span": "SPN-3", "pin": "PIN-1", "retention": "RET-1", "tensor_table": "TAB-3"}
-    if kind == "span" and value["base"] >= value["version"]:
+    number: int = value.get("version", 0)
+    parent: int | None = value.get("parent", {}).get("version")
+    if kind == "span" and value["base"] >= number:
         return "SPN-1"
-    if kind == "version" and value.get("parent", {}).get("version", value["version"] - 1) != value["version"] - 1:
+    if kind == "version" and parent is not None and parent != number - 1:
         return "VSN-3"
+    if kind == "version" and value.get("rollback_of", {}).get("version", -1) >= number:
+        return "RBK-1"
+    if kind == "tensor_table":
+        names = {tensor["name"] for tensor in value["tensors"]}
+        return "TAB-4" if any(alias["target"] not in names for alias in value.get("aliases", ())) else "TAB-3"
+    snapshot, delta = value.get("snapshot"), value.get("delta")
+    for files in (value.get("files", ()), (snapshot or {}).get("files", ())):
+        if len({file["name"] for file in files}) < len(files):
+            return "FIL-2"
+    if snapshot is not None:
+        return "SNP-3"
+    if delta is not None and not delta["parts"]:
+        return "DLT-4"
+    homes = {"version": "PRT-4", "span": "SPN-3", "stream": "SIG-1", "pin": "PIN-1", "retention": "RET-1"}
     return homes.get(kind, "REC-2")
 
 

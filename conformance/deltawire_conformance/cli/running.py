@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import tempfile
 import time
 from collections.abc import Mapping
@@ -28,7 +29,11 @@ from deltawire_conformance.simulator.place import SimulatorPlace
 from deltawire_conformance.simulator.server import Simulator
 
 
-def run(
+WORKERS = 2 * (os.cpu_count() or 1)
+"""Many cases wait for a lease, or for an answer that comes late."""
+
+
+def run(  # noqa: PLR0913, PLR0917 - typer makes options of these
     adapter: Annotated[str, typer.Option(metavar="CMD", help="Command line of the adapter (ADAPTER.md).")],
     store: Annotated[
         list[str] | None,
@@ -38,7 +43,7 @@ def run(
     case: Annotated[list[str] | None, typer.Option(metavar="ID", help="Only this case, or this area.")] = None,
     expect_failures: Annotated[Path | None, typer.Option(metavar="FILE", help="Cases known to fail.")] = None,
     seconds: Annotated[float, typer.Option(help="What a call may take.")] = SECONDS,
-    workers: Annotated[int, typer.Option(help="Cases at the same time.")] = 2,
+    workers: Annotated[int, typer.Option(help="Cases at the same time.")] = WORKERS,
     keep: Annotated[bool, typer.Option("--keep", help="Leave the streams of cases.")] = False,  # noqa: FBT002
     report: Annotated[
         Path | None,

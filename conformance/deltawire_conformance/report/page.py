@@ -126,7 +126,7 @@ def _matrix(results: Results) -> str:
 def _cell(counts: Counter[Status]) -> str:
     counted = sum(count for status, count in counts.items() if status not in {"not_claimed", "not_scored"})
     if not counted:
-        return f'<td class="cell none">{"not claimed" if counts["not_claimed"] else "–"}</td>'
+        return f'<td class="cell none">{"not claimed" if counts["not_claimed"] else "none"}</td>'
     failed = sum(counts[status] for status in _FAILURES)
     style, mark = ("bad", "✗") if failed else ("warn", "!") if counts["pass"] < counted else ("good", "✓")
     return f'<td class="cell {style}">{mark} {counts["pass"]:,} / {counted:,}</td>'

@@ -147,10 +147,12 @@ def record_before_part(log: Log) -> Iterator[str]:
             yield f"{noted}, before the record of any version"
 
 
-@rule("nothing below data/ is read where there is no newer version", "FOL-1")
+@rule("nothing below data/ but tensor tables is read where there is no newer version", "FOL-1")
 def no_data(log: Log) -> Iterator[str]:
-    """FOL-1: if there is nothing newer, it does nothing."""
-    yield from (str(noted) for noted in log if noted.verb == "get" and noted.key.startswith("data/"))
+    """FOL-1: if there is nothing newer, it does nothing; whoever begins anew may need the table again."""
+    for noted in log:
+        if noted.verb == "get" and noted.key.startswith("data/") and not noted.key.endswith("/tensors/table.json"):
+            yield str(noted)
 
 
 @rule("the lease is written before the record of a version", "LSE-1", "OPN-7")

@@ -164,7 +164,7 @@ MUTANTS = [
         caught_by=("collecting/snapshot-with-a-hole",),
     ),
     Mutant(
-        name="forgets-members",
+        name="forgets-members-of-the-boundary",
         what="writes retention.json without the members that it does not know",
         patch=replace("deltawire.format.strict_json:merge", by=lambda _, new: new),
         caught_by=("collecting/unknown-members",),
@@ -192,7 +192,7 @@ MUTANTS = [
         ),
     ),
     Mutant(
-        name="any-writer-feature",
+        name="maintains-any-stream",
         what="writes to a stream with a feature that writers must know",
         patch=skip(f"{_COLLECTING}:features.check_features"),
         caught_by=(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from deltawire.errors import FormatError, LeaseHeldError, WrongStreamError
+from deltawire.errors import FormatError, LeaseHeldError, UnsupportedError, WrongStreamError
 from deltawire.format import keys
 from deltawire.producer.envelope import now
 from deltawire.store import Guarantees
@@ -18,7 +18,7 @@ def _replaces_unreadable(read: Any) -> Any:
     def changed(self: Any) -> Any:
         try:
             return read(self)
-        except (FormatError, WrongStreamError):
+        except (FormatError, UnsupportedError, WrongStreamError):
             self._store.delete(keys.LEASE)
             return None
 

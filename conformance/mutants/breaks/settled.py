@@ -58,7 +58,7 @@ MUTANTS = [
             "deltawire.format.features:check_protocol_of",
             (
                 "    if not isinstance(protocol, str):",
-                "    if not isinstance(protocol, str) or not isinstance(version, str):",
+                "    if not isinstance(protocol, str) or type(version) is not str:",
             ),
             ("or not re.fullmatch(VERSION_STRING, version)", ""),
         ),

@@ -220,11 +220,27 @@ const CALLS = {
     const fenced = new Promise((_, reject) => {
       lease.onFenced = () => reject(new DeltawireError('fenced', 'another producer has taken the stream over (LSE-9)'));
     });
-    const ended = new Promise((resolve) => process.stdin.on('end', resolve).on('error', resolve).resume());
-    await Promise.race([ended, fenced]);
+    await Promise.race([inputEnded(), fenced]);
     await lease.release();
   },
 };
+
+/** The standard input of a call, as far as its end matters. */
+class Input {
+  /** @type {Promise<void>} */
+  ended = new Promise((resolve) => {
+    this.end = resolve;
+  });
+}
+
+/** @type {Input | undefined} that of the call under way, where calls are served */
+let served;
+
+/** @returns {Promise<void>} the end of standard input */
+const inputEnded = () =>
+  served
+    ? served.ended
+    : new Promise((resolve) => process.stdin.on('end', resolve).on('error', resolve).resume());
 
 /**
  * Runs one call.
@@ -246,15 +262,31 @@ async function run([call, ...args], print) {
 }
 
 async function serve() {
-  for await (const line of createInterface({ input: process.stdin })) {
-    if (line.trim() === '') continue;
-    /** @type {object[]} */
-    const output = [];
-    const status = await run(JSON.parse(line), (result) => output.push(result));
-    process.stdout.write(`${JSON.stringify({ status, output })}\n`);
-  }
+  const lines = createInterface({ input: process.stdin });
+  let newest = new Input();
+  let before = Promise.resolve();
+  lines.on('line', (line) => {
+    const call = JSON.parse(line);
+    if (call === null) {
+      newest.end();
+      return;
+    }
+    const input = new Input();
+    newest = input;
+    before = before.then(async () => {
+      served = input;
+      const status = await run(call, (found) => say({ line: found }));
+      say({ status });
+    });
+  });
+  await new Promise((resolve) => lines.on('close', resolve));
+  newest.end();
+  await before;
 }
+
+/** @param {object} line */
+const say = (line) => process.stdout.write(`${JSON.stringify(line)}\n`);
 
 const args = process.argv.slice(2);
 if (args[0] === 'serve') await serve();
-else process.exitCode = await run(args, (line) => process.stdout.write(`${JSON.stringify(line)}\n`));
+else process.exitCode = await run(args, say);

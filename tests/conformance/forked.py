@@ -1,0 +1,122 @@
+"""Mutants without the start of an interpreter for each: children of one process that has imported everything."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import multiprocessing
+import os
+import sys
+import threading
+from collections.abc import Mapping
+from contextlib import suppress
+from multiprocessing.connection import Connection
+from types import ModuleType
+from typing import Any
+
+import msgspec
+
+from deltawire_conformance.adapter import Adapter, Description
+from deltawire_conformance.calls import ServedCall, Server
+from mutants import Mutant, all_mutants
+from mutants.__main__ import ADAPTER
+
+_CONTEXT = multiprocessing.get_context("forkserver")
+_CONTEXT.set_forkserver_preload([__name__])
+
+
+def load_adapter() -> ModuleType:
+    """The reference's adapter as a module."""
+    spec = importlib.util.spec_from_file_location("reference_adapter", ADAPTER)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+if multiprocessing.parent_process() is None and "pytest" not in sys.modules:  # the process that is forked
+    load_adapter()
+    all_mutants()
+
+
+def _serve(name: str, environment: Mapping[str, str], calls: Connection) -> None:
+    os.environ.clear()
+    os.environ.update(environment)
+    adapter: Any = load_adapter()
+    all_mutants()[name].patch()
+    adapter.wait_for_end = calls.recv_bytes
+
+    def say(line: dict[str, Any]) -> None:
+        calls.send_bytes(json.dumps(line).encode())
+
+    while True:
+        try:
+            arguments = json.loads(calls.recv_bytes())
+        except EOFError:
+            return
+        if arguments is not None:
+            say({"status": adapter.run(arguments, lambda line: say({"line": line}))})
+
+
+class ForkedServer(Server):
+    """A process that answers calls over a pipe of ``multiprocessing``."""
+
+    def __init__(self, name: str, environment: Mapping[str, str]) -> None:
+        self._call = None
+        self._calls, theirs = _CONTEXT.Pipe()
+        self._forked = _CONTEXT.Process(target=_serve, args=(name, environment, theirs), daemon=True)
+        self._forked.start()
+        theirs.close()
+        self._reader = threading.Thread(target=self._read)
+        self._reader.start()
+
+    @property
+    def alive(self) -> bool:
+        return self._forked.is_alive()
+
+    def begin(self, call: ServedCall) -> None:
+        self._call = call
+        self.send(list(call.arguments))
+
+    def send(self, value: Any) -> None:
+        with suppress(OSError):
+            self._calls.send_bytes(json.dumps(value).encode())
+
+    def errors(self) -> list[bytes]:
+        return []
+
+    def stop(self) -> None:
+        self._forked.kill()
+        self._forked.join()
+        self._reader.join()
+        self._calls.close()
+
+    def _read(self) -> None:
+        with suppress(EOFError, OSError):
+            while True:
+                line = self._calls.recv_bytes()
+                if self._call is not None:
+                    self._call.take(line)
+        if self._call is not None:
+            self._call.lost()
+
+
+class ForkedAdapter(Adapter):
+    """A mutant as an adapter.
+
+    Args:
+        mutant: which.
+        environment: more variables.
+        seconds: what a call may take.
+    """
+
+    def __init__(self, mutant: Mutant, *, environment: Mapping[str, str | None], seconds: float) -> None:
+        self._name = mutant.name
+        super().__init__("", environment=environment, seconds=seconds)
+
+    def _started(self) -> Server:
+        return ForkedServer(self._name, self._environment)
+
+    def _describe(self) -> Description:
+        return msgspec.convert(load_adapter().DESCRIPTION, Description)
