@@ -5,6 +5,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -222,7 +223,10 @@ def claim(part: RawPart, index: int, length: int) -> RawPart:
     return part.reseal(bytes(data))
 
 
-def rebuffer(part: RawPart, edit: Callable[[list[bytes]], object], *, stored: bool = False, align: int = 8) -> RawPart:
+def rebuffer(
+    part: RawPart, edit: Callable[[list[bytes]], object], *, stored: bool = False, align: int = 8,
+    compress: Callable[[bytes], bytes] | None = None,
+) -> RawPart:  # fmt: skip
     """Write the buffers of a part's only batch anew.
 
     Args:
@@ -230,6 +234,7 @@ def rebuffer(part: RawPart, edit: Callable[[list[bytes]], object], *, stored: bo
         edit: changes the buffers, decompressed, in place.
         stored: store them as they are, with the length -1.
         align: each begins at a multiple of this.
+        compress: makes frames of a buffer; one frame if None.
     """
     [batch] = part.descriptor["batches"]
     begin, end = batch["offset"], batch["offset"] + batch["bytes"]
@@ -244,7 +249,7 @@ def rebuffer(part: RawPart, edit: Callable[[list[bytes]], object], *, stored: bo
     body, table, _ = _buffer_table(message)
     metadata, made = bytearray(message[:body]), b""
     for index, content in enumerate(contents):
-        raw = content if stored else codec.compress(content, asbytes=True)
+        raw = content if stored else (compress or partial(codec.compress, asbytes=True))(content)
         stored_form = struct.pack("<q", -1 if stored else len(content)) + raw if content else b""
         struct.pack_into("<qq", metadata, table + 16 * index, len(made), len(stored_form))
         made += stored_form + bytes(-len(stored_form) % align)

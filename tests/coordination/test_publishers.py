@@ -23,6 +23,7 @@ from deltawire.errors import (
     MalformedRecordError,
     OutcomeUnknownError,
     StoreUnavailableError,
+    StreamNotFoundError,
     UnsupportedFeatureError,
     WrongStreamError,
 )
@@ -353,6 +354,27 @@ def test_a_holder_whose_lease_was_removed_is_fenced(memory: MemoryStore) -> None
         with pytest.raises(FencedError, match="was removed"):
             publisher.publish(state(1))
     assert keys.LEASE not in [info.key for info in memory.list("")]
+
+
+def test_a_holder_whose_lease_cannot_be_read_is_fenced(memory: MemoryStore) -> None:
+    """LSE-9"""
+    with Publisher(memory, lease_ttl=0.05) as publisher:
+        publisher.publish(state(0))
+        memory.put(keys.LEASE, b"{", mode="overwrite")
+        until(lambda: publisher._line.heartbeat is not None and not publisher._line.heartbeat.lease.held)
+        with pytest.raises(FencedError, match="is gone"):
+            publisher.publish(state(1))
+    assert memory.get(keys.LEASE, max_bytes=MIB).data == b"{"
+
+
+def test_a_stream_whose_record_was_lost_is_not_made_again(memory: MemoryStore) -> None:
+    """OPN-2"""
+    with Publisher(memory) as publisher:
+        publisher.publish(state(0))
+    memory.delete(keys.STREAM)
+    with pytest.raises(StreamNotFoundError, match="there are versions"):
+        Publisher(memory)
+    assert keys.STREAM not in [info.key for info in memory.list("")]
 
 
 def test_a_single_writer_takes_no_lease(memory: MemoryStore) -> None:

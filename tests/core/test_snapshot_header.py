@@ -210,7 +210,7 @@ HOSTILE: list[tuple[str, bytes, type[DeltawireError]]] = [
     ("metadata that is null", framed({"__metadata__": None, "a": A}, 8), MalformedShardError),
     ("metadata of numbers", framed({"__metadata__": {"x": 1}, "a": A}, 8), MalformedShardError),
     ("half a character", framed(b'{"\\ud800":%s}' % json.dumps(A).encode(), 8), MalformedShardError),
-    ("deep", framed(b'{"a":' + b"[" * 100_000 + b"]" * 100_000 + b"}"), MalformedShardError),
+    ("deep", framed(b'{"a":' + b"[" * 100_000 + b"]" * 100_000 + b"}"), LimitExceededError),
 ]
 
 
@@ -235,6 +235,13 @@ def test_limits() -> None:
     for limits in (Limits(shard_header_bytes=10), Limits(tensors=1), Limits(dims=0)):
         with pytest.raises(LimitExceededError):
             parse(file, limits)
+
+
+def test_a_header_that_is_too_deep() -> None:
+    file = framed({"a": A | {"later": [[[]]]}}, 8)
+    parse(file)
+    with pytest.raises(LimitExceededError):
+        parse(file, Limits(json_depth=4))
 
 
 @pytest.mark.parametrize(

@@ -155,7 +155,7 @@ SNAPSHOT_LIES: list[tuple[str, Any, str | None]] = [
     (SHARD + "media_type", "text/plain", "malformed_record"),
     ("snapshot.index.digest", SHA, None),  # for people and other tools; a follower needs no index
     ("snapshot.files", [], None),
-    ("tensors.bytes", 2**53 - 1, "size_mismatch"),
+    ("tensors.bytes", 2**53 - 1, "limit_exceeded"),
     ("tensors.digest", SHA, "digest_mismatch"),
     ("version", 1, "malformed_record"),
 ]

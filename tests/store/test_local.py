@@ -7,7 +7,7 @@ import multiprocessing
 import os
 import stat
 from collections.abc import Iterator
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor, wait
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ from deltawire.errors import (
     InvalidKeyError,
     ObjectExistsError,
     ObjectNotFoundError,
+    PreconditionFailedError,
     StoreDeniedError,
     StoreError,
     StoreUnavailableError,
@@ -172,6 +173,38 @@ def test_a_key_must_not_continue_another(store: LocalStore) -> None:
             store.put_stream(key, [b"2"])
         store.delete(key)
     assert [info.key for info in store.list("")] == ["a/b"]
+
+
+def test_what_is_no_file_is_no_object(store: LocalStore, root: Path) -> None:
+    """STO-15, STO-9: a pipe that nobody writes to must not be waited for."""
+    store.put("folder/x", b"1", mode="create")
+    os.mkfifo(root / "pipe")
+    for key in ("folder", "pipe", "folder/x/y"):
+        for read in (
+            lambda key=key: store.get(key, max_bytes=10),
+            lambda key=key: store.get_range(key, 0, 1),
+            lambda key=key: store.head(key),
+        ):
+            with pytest.raises(ObjectNotFoundError):
+                read()
+        with pytest.raises(InvalidKeyError):
+            store.put(key, b"1", mode="create")
+    assert [info.key for info in store.list("")] == ["folder/x"]
+
+
+def test_another_implementation_can_exclude_us(store: LocalStore, root: Path) -> None:
+    """STO-14: an exclusive flock on ``.lock`` in the folder, made by whoever comes first, keeps all others out."""
+    token = store.put("folder/x", b"1", mode="create")
+    with (root / "folder" / ".lock").open("xb") as lock, ThreadPoolExecutor(3) as pool:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        swap = pool.submit(store.put, "folder/x", b"2", mode=ReplaceIf(token))
+        done, _ = wait([swap], timeout=0.2)
+        assert not done
+        assert store.get("folder/x", max_bytes=1).data == b"1"
+        (root / "folder" / "x").write_bytes(b"3")
+        fcntl.flock(lock, fcntl.LOCK_UN)
+        with pytest.raises(PreconditionFailedError):
+            swap.result()
 
 
 def test_a_segment_must_fit_a_file_name(store: LocalStore) -> None:

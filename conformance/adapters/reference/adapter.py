@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 import deltawire
-from deltawire.errors import DeltawireError
+from deltawire.errors import DeltawireError, InvalidArgumentError
 from deltawire.limits import DEFAULT_LIMITS
 from deltawire.producer.sources import FilesSource
 from deltawire.targets.directory import PRIVATE, DirectoryTarget
@@ -96,6 +96,8 @@ def publish(store: str, inputs: str, options: str) -> Iterator[Line]:
 def lease(store: str, holder: str, options: str) -> Iterator[Line]:
     """Hold the lease until standard input ends."""
     with _publisher(store, {**json.loads(options), "holder": holder}) as publisher:
+        if publisher._line.heartbeat is None:  # noqa: SLF001 - who needs no lease is not told of it
+            raise InvalidArgumentError("the stream takes no lease")  # LSE-1
         yield {"holder": holder, "epoch": publisher.epoch}
         wait_for_end()
         publisher._check_lease()  # noqa: SLF001 - a publisher says so only when it publishes
@@ -190,14 +192,20 @@ def _held(follower: deltawire.Follower) -> Line:
         sha256 = hashlib.sha256(bits.tobytes()).hexdigest()
         tensors[tensor.name] = {"dtype": tensor.dtype.name, "shape": list(tensor.shape), "sha256": sha256}
     assert isinstance(follower.target, DirectoryTarget)
-    record = held.committed.record
-    files = {file.name: (follower.target.path / file.name).read_bytes() for file in record.files}
     return {
-        "version": record.version,
+        "version": held.committed.record.version,
         "state_digest": follower.verify(),
         "tensors": tensors,
-        "files": {name: hashlib.sha256(data).hexdigest() for name, data in files.items()},
+        "files": dict(_files(follower.target.path)),
     }
+
+
+def _files(folder: Path) -> Iterator[tuple[str, str]]:
+    """Names and digests of the auxiliary files that are there, whatever the record lists."""
+    for path in sorted(folder.iterdir()):
+        ours = path.name.startswith(".") or path.name.endswith((".safetensors", ".safetensors.index.json"))
+        if path.is_file() and not ours:
+            yield path.name, hashlib.sha256(path.read_bytes()).hexdigest()
 
 
 def _read(path: Path, absent: bytes) -> bytes:

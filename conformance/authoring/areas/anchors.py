@@ -13,6 +13,7 @@ from deltawire.format.strict_json import sha256
 from deltawire_conformance.case import Case, Materialize, Put
 
 AREA = "anchors"
+OTHER = "11111111-1111-4111-8111-111111111111"
 NEEDED: dict[str, Any] = {"features": ("anchors",)}
 
 
@@ -72,14 +73,14 @@ def _passed_over() -> Iterator[Draft]:
     faults: list[tuple[str, str, Callable[[Json], object]]] = [
         ("version", "an anchor of another version than its key says", lambda record: record.update(version=2)),
         ("null", "an anchor with null in place of its snapshot", lambda record: record.update(snapshot=None)),
+        ("stream", "an anchor of another stream", lambda record: record.update(stream_id=OTHER)),
         ("feature", "an anchor that needs a feature which nobody knows", _needs_feature),
     ]
     for name, title, edit in faults:
         stream = _stream(f"passed {name}")
         stream.anchor(4, edit=edit)
-        requirements = ["ANC-2", "PLN-5"] if name == "version" else ["PLN-4"]
-        more: dict[str, Any] = {"level": "should"} if name == "version" else {}
-        yield accepted(AREA, f"passed-over-{name}", f"{title}, beside sound deltas", requirements, stream, **more)
+        requirements = ["PLN-4", "ANC-2"] if name == "version" else ["PLN-4"]
+        yield accepted(AREA, f"passed-over-{name}", f"{title}, beside sound deltas", requirements, stream)
     stream = _stream("passed shard")
     made = stream.anchor(4)
     stream.objects[made["snapshot"]["shards"][0]["key"]] += b"\0"

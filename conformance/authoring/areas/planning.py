@@ -14,6 +14,7 @@ from deltawire.format.strict_json import sha256
 from deltawire_conformance.case import Case, Materialize, Put
 
 AREA = "planning"
+OTHER = "11111111-1111-4111-8111-111111111111"
 NOTE = "A consumer that takes no spans reports the record of version 2, one that does may report either."
 
 
@@ -170,6 +171,7 @@ def _spans_passed_over() -> Iterator[Draft]:
         ("base", "a span of another record of its base", ["SPN-4", "SPN-6"], lambda r: r.update(base_digest=wrong)),
         ("key", "a span from another version than its key says", ["SPN-1", "SPN-6"], lambda r: r.update(base=1)),
         ("backwards", "a span that leads nowhere", ["SPN-1", "SPN-6"], lambda r: r.update(base=3)),
+        ("stream", "a span of another stream", ["SPN-6", "STR-2"], lambda r: r.update(stream_id=OTHER)),
         ("size", "a span with more bytes than it replaces", ["SPN-3", "SPN-6"], lambda r: r.update(replaces_bytes=10)),
     ]
     for name, title, requirements, edit in faults:

@@ -7,7 +7,7 @@ from typing import Any
 from deltawire.errors import MalformedPartError, MalformedRowError
 from deltawire.parts import message, reader
 from mutants import Mutant
-from mutants.patching import ANYTHING, replace, skip
+from mutants.patching import ANYTHING, edit, replace, skip
 
 _read_batch, _decoded_length = reader.read_batch, message._decoded_length  # noqa: SLF001
 
@@ -109,7 +109,7 @@ MUTANTS = [
     Mutant(
         name="nulls",
         what="does not look for nulls",
-        patch=skip("deltawire.parts.reader:_has_nulls"),
+        patch=edit("deltawire.parts.reader:_check_claims", ("if claims.nulls:", "if False:")),
         caught_by=("parts/null",),
     ),
     Mutant(

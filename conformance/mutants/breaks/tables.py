@@ -86,7 +86,9 @@ MUTANTS = [
         name="any-size",
         what="does not compare the size of an object",
         patch=edit(
-            "deltawire.reading.transfer:Transfer.read_object", ("if len(data) != descriptor.bytes:", "if False:")
+            "deltawire.reading.transfer:Transfer.read_object",
+            ("if len(data) != descriptor.bytes:", "if False:"),
+            ("max_bytes=descriptor.bytes,", "max_bytes=max_bytes,"),
         ),
         caught_by=("tables/longer", "following/file-longer"),
     ),

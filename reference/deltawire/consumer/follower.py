@@ -31,7 +31,7 @@ from deltawire.limits import DEFAULT_LIMITS, Limits
 from deltawire.reading.stream import StreamReader
 from deltawire.reading.transfer import Transfer
 from deltawire.reading.trust import Trust, as_trust
-from deltawire.reading.ways import NO_GOOD, Step, WayFinder
+from deltawire.reading.ways import NO_GOOD, NO_TABLE, Step, WayFinder
 from deltawire.store.base import Store
 from deltawire.targets.arrays import Array, ArraysTarget
 from deltawire.targets.base import Held, Target
@@ -343,7 +343,7 @@ class Follower:
         """Take a step; None if what is stored for it is no good, which the finder then knows. PLN-5"""
         try:
             table = self._reader.table(step.version, deadline)
-        except NO_GOOD as error:
+        except (*NO_GOOD, *NO_TABLE) as error:
             finder.pass_over_version(goal, error)  # whose table it is too: the way begins after the last rebase
             return None
         selected = select(table, self._patterns)

@@ -54,12 +54,8 @@ def check_room(
     needed = []
     for shard in snapshot.shards:
         run = table.tensors[shard.first_tensor : shard.last_tensor + 1]
-        if not any(tensor.ordinal in wanted for tensor in run):
-            continue
-        data = sum(tensor.bytes for tensor in run)
-        if data > shard.bytes:
-            raise MalformedShardError(f"tensors of {data:,} bytes do not fit in {shard.key} of {shard.bytes:,}")
-        needed.append(shard)
+        if any(tensor.ordinal in wanted for tensor in run):
+            needed.append((shard, sum(tensor.bytes for tensor in run)))
 
     def size(shard: Shard) -> int:
         try:
@@ -67,9 +63,12 @@ def check_room(
         except ObjectNotFoundError:
             raise MissingObjectError(f"{shard.key} is named by a record, but is not there") from None
 
-    for shard, found in zip(needed, transfer.map(size, needed, deadline=deadline), strict=True):
+    sizes = transfer.map(size, [shard for shard, _ in needed], deadline=deadline)
+    for (shard, data), found in zip(needed, sizes, strict=True):
         if found != shard.bytes:
             raise SizeMismatchError(f"{shard.key} has {found:,} bytes, not {shard.bytes:,}")
+        if data > found:
+            raise MalformedShardError(f"tensors of {data:,} bytes do not fit in {shard.key} of {found:,}")
 
 
 def load_snapshot(
@@ -142,12 +141,12 @@ def _load_shard(
             first = (start - entry.begin) // tensor.dtype.width
             target.bits(tensor).scatter(slice(first, first + bits.size), bits)
             found[entry.name] += int(digest_range(bits, np.uint64(tensor.seed), np.uint64(first)))
+    if whole and "sha256:" + hasher.hexdigest() != shard.digest:  # before the bits are believed. DSC-3
+        raise DigestMismatchError(f"{shard.key} is not what its record says")
     for tensor in chosen:
         if found[tensor.name] & _MASK != digests[tensor.name]:
             raise StateMismatchError(f"{tensor.name[:80]!r} in {shard.key} is not what its digest says")
         loaded.digest = (loaded.digest + digests[tensor.name]) & _MASK
-    if whole and "sha256:" + hasher.hexdigest() != shard.digest:
-        raise DigestMismatchError(f"{shard.key} is not what its record says")
 
 
 @dataclass(frozen=True)

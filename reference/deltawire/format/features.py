@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from deltawire.errors import MalformedRecordError, UnsupportedFeatureError, UnsupportedProtocolError
 
 PROTOCOL = "deltawire"
 PROTOCOL_VERSION = "0.1"
+
+VERSION_STRING = r"(0|[1-9][0-9]{0,3})\.(0|[1-9][0-9]{0,3})"
+"""Two numbers, without leading zeros."""
 
 READER_FEATURES: frozenset[str] = frozenset()
 """Features without which a consumer cannot read; none is defined in version 0.1."""
@@ -20,14 +24,16 @@ def check_protocol_of(value: dict[str, Any], *, what: str) -> None:
     """Accept any minor version of our major version, whatever else the object holds (VER-1).
 
     Raises:
-        MalformedRecordError: it does not say its protocol and version.
+        MalformedRecordError: it does not say its protocol, or its version.
         UnsupportedProtocolError: another protocol, or another major version.
     """
     protocol, version = value.get("protocol"), value.get("protocol_version")
-    if not isinstance(protocol, str) or not isinstance(version, str):
-        raise MalformedRecordError(f"{what} has no protocol and protocol_version")
+    if not isinstance(protocol, str):
+        raise MalformedRecordError(f"{what} does not say its protocol")
     if protocol != PROTOCOL:
         raise UnsupportedProtocolError(f"protocol {protocol[:40]!r} is not {PROTOCOL!r}")
+    if not isinstance(version, str) or not re.fullmatch(VERSION_STRING, version):
+        raise MalformedRecordError(f"{what} does not say its version of the protocol")
     if version.split(".", maxsplit=1)[0] != PROTOCOL_VERSION.split(".", maxsplit=1)[0]:
         raise UnsupportedProtocolError(f"a reader of version {PROTOCOL_VERSION} cannot read version {version[:40]!r}")
 

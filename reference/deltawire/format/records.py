@@ -6,7 +6,6 @@ import itertools
 import re
 from typing import Annotated, Any, Literal, TypeVar
 
-import msgspec
 from msgspec import Meta, Struct
 
 from deltawire.errors import MalformedRecordError
@@ -24,7 +23,7 @@ Hex64 = Annotated[str, Meta(pattern=r"^[0-9a-f]{16}\Z")]
 Uuid = Annotated[str, Meta(pattern=r"^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\Z")]
 Timestamp = Annotated[str, Meta(pattern=r"^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,9})?Z\Z")]
 Feature = Annotated[str, Meta(pattern=r"^[a-z0-9]+(-[a-z0-9]+)*\Z", max_length=64)]
-ProtocolVersion = Annotated[str, Meta(pattern=r"^[0-9]{1,4}\.[0-9]{1,4}\Z")]
+ProtocolVersion = Annotated[str, Meta(pattern=rf"^{features.VERSION_STRING}\Z")]
 Key = Annotated[str, Meta(pattern=rf"^{SEGMENT}(/{SEGMENT})*\Z", max_length=MAX_KEY_BYTES)]
 
 PublicKey = Annotated[str, Meta(pattern=r"^ed25519:[0-9a-f]{64}\Z")]
@@ -295,11 +294,12 @@ def decode(data: bytes, kind: type[R], *, what: str, limits: Limits) -> R:
     features.check_protocol_of(value, what=what)
     required = value.get("reader_features")
     if isinstance(required, list) and all(isinstance(name, str) for name in required):
-        limits.check("features", len(required), f"number of reader features of {what}")
         features.check_features(tuple(required), features.READER_FEATURES, role="reader")  # VER-2
     strict_json.refuse_null(value, kind, what=what)
     record = strict_json.convert(value, kind, what=what)
-    _check_envelope(record, what=what, limits=limits)
+    _check_envelope(record, data, what=what, limits=limits)
+    if isinstance(record, (VersionRecord, AnchorRecord, SpanRecord)):
+        limits.check("table_bytes", record.tensors.bytes, f"size of the tensor table of {what}")
     if isinstance(record, StreamRecord):
         _check_stream(record, what=what, limits=limits)
     elif isinstance(record, VersionRecord):
@@ -333,11 +333,13 @@ def encode(record: Envelope) -> bytes:
     return strict_json.encode(record)
 
 
-def _check_envelope(record: Envelope, *, what: str, limits: Limits) -> None:
+def _check_envelope(record: Envelope, data: bytes, *, what: str, limits: Limits) -> None:
+    limits.check("features", len(record.reader_features), f"number of reader features of {what}")
     limits.check("features", len(record.writer_features), f"number of writer features of {what}")
     if missing := set(record.reader_features) - set(record.writer_features):
         raise MalformedRecordError(f"{what}: reader feature {min(missing)} is not a writer feature too")  # VER-3
-    limits.check("metadata_bytes", len(msgspec.json.encode(record.metadata)), f"metadata of {what}")
+    if len(data) > limits.metadata_bytes:  # what is compact is no longer than what is there
+        limits.check("metadata_bytes", strict_json.member_bytes(data, "metadata"), f"metadata of {what}")
 
 
 def _check_stream(record: StreamRecord, *, what: str, limits: Limits) -> None:

@@ -63,6 +63,8 @@ class BatchClaims:
 
     rows: int
     nodes: int
+    nulls: bool
+    """Whether a field node counts any."""
     buffers: tuple[int, ...]
     """Length of each buffer after decompression."""
 
@@ -90,7 +92,9 @@ def read_claims(stored: memoryview) -> BatchClaims:
     _check_compression(flat, batch)
     rows = flat.field(batch, 0)
     buffers = tuple(_decoded_length(body, start, size) for start, size in flat.structs(batch, 2))
-    return BatchClaims(0 if rows is None else flat.scalar("q", rows), len(flat.structs(batch, 1)), buffers)
+    nodes = flat.structs(batch, 1)
+    nulls = any(count for _, count in nodes)
+    return BatchClaims(0 if rows is None else flat.scalar("q", rows), len(nodes), nulls, buffers)
 
 
 def decoded_bytes(stored: memoryview) -> int:

@@ -46,17 +46,10 @@ def read_batch(data: bytes | memoryview, part: Part, batch: Batch, table: Tensor
         record_batch.validate(full=True)
     except (pa.ArrowException, OSError, ValueError) as error:
         raise MalformedPartError(f"{what} is not an Arrow record batch: {error}") from None
-    if any(map(_has_nulls, record_batch.columns)):
-        raise MalformedPartError(f"{what} has nulls")
     _check_ranks(record_batch, limits, what)
     rows = _rows(record_batch, part, table, what)
     _check_range(rows, batch, what)
     return rows
-
-
-def _has_nulls(column: pa.Array) -> bool:
-    # The items of a list may be null where the list is not.
-    return bool(column.null_count or (isinstance(column, pa.ListArray) and column.values.null_count))
 
 
 def _check_claims(stored: memoryview, part: Part, batch: Batch, what: str, limits: Limits) -> None:
@@ -69,6 +62,8 @@ def _check_claims(stored: memoryview, part: Part, batch: Batch, what: str, limit
     fields = len(FIXED_FIELDS) + len(part.streams)
     if claims.nodes != fields + 2 or len(claims.buffers) != 4 * 2 + 2 * 4 + 3 + 3 * len(part.streams):
         raise MalformedPartError(f"{what} does not have the columns of its part")
+    if claims.nulls:  # the bits of validity say nothing where no null is counted
+        raise MalformedPartError(f"{what} has nulls")
 
 
 def _check_ranks(record_batch: pa.RecordBatch, limits: Limits, what: str) -> None:

@@ -252,6 +252,8 @@ class WriterLease:
                 found = self._read()
             except StoreError as error:
                 failure = error
+            except DeltawireError:  # another wrote what cannot be read. LSE-2, LSE-9
+                return False
             else:
                 if found is not None and found.record.commit_id == record.commit_id:
                     self._settle(found, sent)

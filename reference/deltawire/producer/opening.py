@@ -83,9 +83,12 @@ def open_line(
     transfer = Transfer(store, limits=limits, workers=workers)
     try:
         reader = StreamReader(transfer)
+        stream: StreamRecord | None
         try:
             stream = reader.stream(deadline)
         except StreamNotFoundError:
+            stream = _created_meanwhile(reader, deadline)
+        if stream is None:
             if not single_writer:
                 transfer.call(deadline, lambda: check_arbitration(store))
             # Whoever loses this race reads the winner's record and goes on with it. OPN-2
@@ -115,6 +118,22 @@ def open_line(
         return line
     finally:
         transfer.close()
+
+
+def _created_meanwhile(reader: StreamReader, deadline: Deadline) -> StreamRecord | None:
+    """The stream of the versions that are there, where none was found before; None if there are none.
+
+    Raises:
+        StreamNotFoundError: there are versions, but their ``stream.json`` is lost. OPN-2
+    """
+    if not reader.numbers(keys.VERSIONS, deadline):
+        return None
+    try:
+        return reader.stream(deadline)
+    except StreamNotFoundError as error:
+        raise StreamNotFoundError(
+            f"{error}, but there are versions of one", hint="put its stream.json back, or publish elsewhere"
+        ) from None
 
 
 def _acquire(transfer: Transfer, lease: WriterLease, deadline: Deadline) -> None:

@@ -13,6 +13,7 @@ from deltawire.deadline import Deadline
 from deltawire.errors import (
     DeadlineExceededError,
     DigestMismatchError,
+    LimitExceededError,
     MissingObjectError,
     ObjectNotFoundError,
     SizeMismatchError,
@@ -72,15 +73,20 @@ class Transfer:
         """Read what a descriptor points at and check it: size first, then sha256 (DSC-3).
 
         Raises:
+            LimitExceededError: its record says that it has more than ``max_bytes``.
             MissingObjectError: it is not there.
             SizeMismatchError: it is shorter or longer.
             DigestMismatchError: it holds other bytes.
         """
         key = descriptor.key
+        if descriptor.bytes > max_bytes:
+            raise LimitExceededError(f"{key} has {descriptor.bytes:,} bytes, more than the limit of {max_bytes:,}")
         try:
-            data = self.read_small(key, max_bytes=max_bytes, deadline=deadline)
+            data = self.read_small(key, max_bytes=descriptor.bytes, deadline=deadline)
         except ObjectNotFoundError:
             raise MissingObjectError(f"{key} is named by a record, but is not there") from None
+        except LimitExceededError:
+            raise SizeMismatchError(f"{key} has more than {descriptor.bytes:,} bytes") from None
         if len(data) != descriptor.bytes:
             raise SizeMismatchError(f"{key} has {len(data):,} bytes, not {descriptor.bytes:,}")
         if sha256(data) != descriptor.digest:

@@ -24,6 +24,8 @@ from deltawire.errors import (
     SizeMismatchError,
     StateMismatchError,
     UnsupportedCodecError,
+    UnsupportedDtypeError,
+    UnsupportedProtocolError,
     VersionNotFoundError,
 )
 from deltawire.format import keys
@@ -51,6 +53,9 @@ NO_GOOD = (
     StateMismatchError,
 )
 """What says that something stored for a step is no good: another way may do. PLN-5"""
+
+NO_TABLE = (MalformedRecordError, UnsupportedDtypeError, UnsupportedProtocolError)
+"""What says so of a tensor table besides. PLN-5"""
 
 _NEAR = 4
 """A reader that is no more versions behind than this replays, and asks for neither anchors nor spans. PLN-1"""

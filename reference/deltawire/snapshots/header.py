@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from deltawire.errors import DeltawireError, MalformedShardError
+from deltawire.errors import DeltawireError, LimitExceededError, MalformedShardError
 from deltawire.format import strict_json
 from deltawire.format.dtypes import dtype_of
 from deltawire.format.tensors import Tensor
@@ -108,6 +108,8 @@ def parse_header(data: bytes, file_bytes: int, *, limits: Limits) -> Header:
         raise MalformedShardError(f"a header of {length:,} bytes in {min(len(data), file_bytes):,}")
     try:
         members = strict_json.parse(data[8:], what="safetensors header", limits=limits)
+    except LimitExceededError:
+        raise
     except DeltawireError as error:
         raise MalformedShardError(str(error)) from None
     metadata = members.pop("__metadata__", {})

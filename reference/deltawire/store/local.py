@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import errno
 import os
+import stat
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from hashlib import sha256
 from pathlib import Path
+from typing import BinaryIO
 
 from deltawire.errors import (
     InvalidKeyError,
@@ -65,7 +67,7 @@ class LocalStore(Store):
     def get(self, key: str, *, max_bytes: int) -> StoredObject:
         """See ``Store.get``."""
         path = self._path(key)
-        with _reading(key), path.open("rb") as file:
+        with _reading(key), _opened(path) as file:
             size = os.fstat(file.fileno()).st_size  # of this very file: it is replaced, never changed
             if size > max_bytes:
                 raise LimitExceededError(f"{key} has {size} bytes, more than the limit of {max_bytes}")
@@ -76,7 +78,7 @@ class LocalStore(Store):
         """See ``Store.get_range``."""
         check_range(start, length)
         path = self._path(key)
-        with _reading(key), path.open("rb") as file:
+        with _reading(key), _opened(path) as file:
             size = os.fstat(file.fileno()).st_size
             if size < start + length:  # before anything is allocated
                 raise SizeMismatchError(f"{key} has {size} bytes, {start + length} are needed")
@@ -201,8 +203,8 @@ def _link(new: Temporary, path: Path, key: str) -> None:
     except FileExistsError as error:
         if new.path.stat().st_nlink == 2:
             return  # a network file system repeated a call whose answer was lost
-        if path.is_dir():
-            raise InvalidKeyError(f"{key} is the beginning of other keys") from error
+        if not path.is_file():
+            raise InvalidKeyError(f"{key} is the beginning of other keys, or no file") from error
         raise ObjectExistsError(f"{key} exists") from error
     except OSError as error:
         if error.errno in NO_HARD_LINKS:
@@ -217,6 +219,15 @@ def _expect(path: Path, token: str, key: str) -> None:
         raise PreconditionFailedError(f"{key} is gone") from error
     if found != token:
         raise PreconditionFailedError(f"{key} is not the object expected")
+
+
+def _opened(path: Path) -> BinaryIO:
+    """Open what must be a regular file, without waiting where it is a pipe. STO-15"""
+    file = open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK))  # noqa: SIM115 - the caller closes it
+    if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+        file.close()
+        raise FileNotFoundError(errno.ENOENT, "no regular file", str(path))
+    return file
 
 
 @contextmanager
