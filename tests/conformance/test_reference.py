@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import shlex
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import msgspec
 import pytest
-
 from deltawire.store import open_store
 from deltawire.store.probe import probe
 from deltawire_conformance.adapter import Adapter
@@ -18,33 +18,52 @@ from deltawire_conformance.places import Place, StorePlace
 from deltawire_conformance.resources import CASES, REQUIREMENTS
 from deltawire_conformance.results import CaseResult
 from deltawire_conformance.runner import Plan, run_cases
+from deltawire_conformance.simulator.place import SimulatorPlace
+from deltawire_conformance.simulator.server import Simulator
 from deltawire_conformance.traceability import Traceability, defined, trace
 
+from tests.store.servers import ACCESS_KEY, BUCKET, SECRET_KEY, S3Server
+
 REFERENCE = Path(__file__).resolve().parents[2] / "conformance" / "adapters" / "reference" / "adapter.py"
-ALL = list(find_cases(CASES))
+COMMAND = shlex.join([sys.executable, str(REFERENCE)])
 
 
-@pytest.fixture(scope="module")
-def reference() -> Iterator[Adapter]:
-    made = Adapter(shlex.join([sys.executable, str(REFERENCE)]))
-    yield made
-    made.close()
+@contextmanager
+def reference(environment: Mapping[str, str | None]) -> Iterator[Adapter]:
+    with closing(Adapter(COMMAND, environment=environment)) as made:
+        yield made
 
 
 def run(adapter: Adapter, *places: Place) -> list[CaseResult]:
-    results = run_cases(ALL, adapter, places, Plan(roles=adapter.description.roles))
+    plan = Plan(roles=adapter.description.roles, workers=4)
+    results = run_cases(find_cases(CASES), adapter, places, plan)
     wrong = [(case.id, case.store, case.status, case.problems) for case in results if case.status != "pass"]
     assert wrong == []
     return results
 
 
-def test_on_disk(reference: Adapter, tmp_path: Path) -> None:
-    results = run(reference, StorePlace(str(tmp_path / "streams")))
+def test_on_disk_and_on_the_simulator(tmp_path: Path) -> None:
+    with closing(Simulator()) as simulator, reference(simulator.environment) as adapter:
+        results = run(adapter, StorePlace(str(tmp_path / "streams")), SimulatorPlace(simulator, rest=True))
     report = probe(open_store(tmp_path / "probed"))
-    probed = [(check.name, check.requirement) for check in report.results if check.passed]
-    found = trace(results, probed)
+    found = trace(results, [(check.name, check.requirement) for check in report.results if check.passed])
     written = REQUIREMENTS / "traceability.json"
-    assert found == msgspec.json.decode(written.read_bytes(), type=Traceability), f"{written} is not what a run shows"
+    told = "run the reference with --report, then python -m authoring.tracing on its results.json"
+    assert found == msgspec.json.decode(written.read_bytes(), type=Traceability), told
+
+
+@pytest.mark.integration
+def test_on_a_real_s3_server(seaweedfs_server: S3Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    environment = {
+        "AWS_ENDPOINT_URL": seaweedfs_server.endpoint,
+        "AWS_ACCESS_KEY_ID": ACCESS_KEY,
+        "AWS_SECRET_ACCESS_KEY": SECRET_KEY,
+        "AWS_REGION": "us-east-1",
+    }
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    with reference(environment) as adapter:
+        run(adapter, StorePlace(f"s3://{BUCKET}/conformance"))
 
 
 def test_every_requirement_is_shown_or_excluded() -> None:

@@ -76,7 +76,7 @@ def _lines() -> Iterator[Draft]:
         aliases={"g": "a"},
         files={"config.json": b"{}"},
     )
-    yield _built("dtypes", "tensors of many types, a scalar and an empty one, and an alias", ["MNT-1", "SNP-4"],
+    yield _built("dtypes", "tensors of many types, a scalar and an empty one, and an alias", ["MNT-1", "SNP-4", "ANC-1", "ANC-3"],
                  _of_types(types))  # fmt: skip
     yield _built(
         "spans-too-large", "two deltas that are small, and together irregular: no span is as small as both",

@@ -35,7 +35,7 @@ def _answers() -> Iterator[Draft]:
         (
             "lost-answer",
             "the version is created, and the answer is lost",
-            ["CMT-4", "CMT-6", "STO-20"],
+            ["CMT-4", "CMT-3", "CMT-6", "REC-4", "STO-20"],
             _put("lose_answer"),
         ),
         ("lost-request", "the request that creates the version is lost", ["CMT-6", "STO-20"], _put("lose_request")),
@@ -130,7 +130,7 @@ def _beside() -> Iterator[Draft]:
         AREA,
         "order",
         "three versions, request by request",
-        ["CMT-1", "CMT-2", "CMT-11", "KEY-7", "LSE-1", "STO-10", "STO-17"],
+        ["CMT-1", "CMT-2", "CMT-11", "DSC-1", "KEY-7", "LSE-1", "STO-10", "STO-17"],
         states=next_states(None, 3),
         rules=[*SOUND, "boundary_after_commit", "lease_first"],
     )

@@ -24,7 +24,11 @@ def drafts() -> Iterator[Draft]:
     stream.delta(stream.states[0])
     stream.delta(trained(stream.states[0], 1))
     yield accepted(
-        AREA, "nothing-changed", "a version in which nothing changed, and one after it", ["VSN-7", "DLT-4"], stream
+        AREA,
+        "nothing-changed",
+        "a version in which nothing changed, and one after it",
+        ["VSN-7", "DLT-4", "DIG-6"],
+        stream,
     )
 
 

@@ -70,7 +70,9 @@ def _done() -> Iterator[Draft]:
         "of-a-snapshot", "a version with a snapshot of its own", ["FRK-1", "FRK-4"], line(versions=3, anchors=[]), 0
     )
     yield _forked("of-an-anchor", "a version with an anchor", ["FRK-1", "FRK-4"], line(versions=4, anchors=[2]), 2)
-    yield _forked("of-a-delta", "a version that has a delta only", ["FRK-1", "FRK-4"], line(versions=4, anchors=[]), 2)
+    yield _forked(
+        "of-a-delta", "a version that has a delta only", ["FRK-1", "FRK-4", "FRK-6"], line(versions=4, anchors=[]), 2
+    )
     model = replace(small_model(), aliases={"lm_head.weight": "embed.weight"}, files={})
     yield _forked(
         "aliases", "a version with aliases and without files", ["FRK-1", "TAB-4"],

@@ -47,7 +47,7 @@ def drafts() -> Iterator[Draft]:
     for name, title, change in HEADS:
         stream = small_stream(f"head-{name}")
         change(stream)
-        yield accepted(AREA, name, title, ["HED-1", "HED-2", "LAT-3", "LAT-4"], stream)
+        yield accepted(AREA, name, title, ["HED-1", "HED-2", "LAT-2", "LAT-3", "LAT-4"], stream)
     yield _huge()
     yield good_next(
         AREA, "left-behind", "five more versions, and a head that stayed behind", ["LAT-4", "HED-1"],

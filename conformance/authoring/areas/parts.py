@@ -306,7 +306,9 @@ def _sound() -> Iterator[Draft]:
 
     stream = small_stream("parts spread", versions=1)
     stream.delta(trained(stream.states[-1], 1), write=spread)
-    yield accepted(AREA, "two-parts", "a delta in two parts, the first of two batches", ["PRT-4", "PRT-7"], stream)
+    yield accepted(
+        AREA, "two-parts", "a delta in two parts, the first of two batches", ["PRT-4", "PRT-7", "PRT-1"], stream
+    )
     stream = small_stream("parts stored", versions=1)
     stream.delta(
         trained(stream.states[-1], 1),

@@ -36,7 +36,8 @@ def _states() -> Iterator[Draft]:
         }
     )  # fmt: skip
     yield published(
-        AREA, "dtypes", "tensors of fifteen dtypes, trained once", ["DTY-1", "DTY-2", "PUB-1", "PUB-2", "DLT-1"],
+        AREA, "dtypes", "tensors of fifteen dtypes, trained once",
+        ["DTY-1", "DTY-2", "PUB-1", "PUB-2", "PUB-6", "DLT-1", "PRT-1", "KEY-4"],
         [dtypes, _flipped(dtypes)],
     )  # fmt: skip
     shapes = State(
@@ -50,7 +51,8 @@ def _states() -> Iterator[Draft]:
         }
     )
     yield published(
-        AREA, "shapes", "a scalar, an empty tensor, and up to five dimensions", ["PUB-1", "PUB-2", "BOX-2", "DIG-3"],
+        AREA, "shapes", "a scalar, an empty tensor, and up to five dimensions",
+        ["PUB-1", "PUB-2", "BOX-2", "DIG-3", "CNF-3"],
         [shapes, _flipped(shapes)],
     )  # fmt: skip
     tied = State(small_model().tensors, aliases={"lm_head.weight": "embed.weight"}, files=small_model().files)

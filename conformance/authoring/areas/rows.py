@@ -96,7 +96,7 @@ def _wrong_counts() -> Iterator[Draft]:
         small_stream("rows unchanged", versions=2), "malformed_row", grow=_covers_unchanged,
     )  # fmt: skip
     yield refused_next(
-        AREA, "covered-twice", "an element that two rows cover, and that keeps its bits", ["ROW-4"],
+        AREA, "covered-twice", "an element that two rows cover, and that keeps its bits", ["ROW-4", "APL-1", "APL-4"],
         small_stream("rows twice", versions=2), "malformed_row", grow=_covers_twice,
     )  # fmt: skip
     yield refused_next(

@@ -1,0 +1,29 @@
+"""Writes down what a run has shown of SPEC.md: ``python -m authoring.tracing results.json``, in ``conformance/``."""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+from pathlib import Path
+
+import msgspec
+from deltawire.store import open_store
+from deltawire.store.probe import probe
+from deltawire_conformance.resources import REQUIREMENTS
+from deltawire_conformance.results import Results
+from deltawire_conformance.traceability import trace
+
+from authoring.drafts import pretty
+
+
+def main() -> None:
+    """Write ``requirements/traceability.json`` from the results of the reference."""
+    results = msgspec.json.decode(Path(sys.argv[1]).read_bytes(), type=Results)
+    with tempfile.TemporaryDirectory() as folder:
+        checks = probe(open_store(folder)).results
+    found = trace(results.cases, [(check.name, check.requirement) for check in checks if check.passed])
+    (REQUIREMENTS / "traceability.json").write_bytes(pretty(msgspec.to_builtins(found)))
+
+
+if __name__ == "__main__":
+    main()
