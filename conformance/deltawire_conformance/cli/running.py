@@ -28,7 +28,6 @@ from deltawire_conformance.runner import Plan, read_expected_failures, run_cases
 from deltawire_conformance.simulator.place import SimulatorPlace
 from deltawire_conformance.simulator.server import Simulator
 
-
 WORKERS = 2 * (os.cpu_count() or 1)
 """Many cases wait for a lease, or for an answer that comes late."""
 
