@@ -148,7 +148,7 @@ class Judge(Step, frozen=True, kw_only=True, tag="judge"):
     members: dict[str, Any] = field(default_factory=dict)
     """By key, or pattern of keys: members that a record there has, among others."""
     lacking: dict[str, tuple[str, ...]] = {}
-    """By key: members that the record must not have."""
+    """By key: members that the record must not have; ``a.b`` is the member ``b`` of its member ``a``."""
     unchanged: tuple[str, ...] = ()
     """Patterns of keys whose objects are what the last ``put`` made them."""
     added: tuple[str, ...] | None = None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import Any
 
@@ -155,9 +155,12 @@ def _records(step: Judge, objects: Mapping[str, bytes]) -> Iterator[str]:
         yield from min(lacks, key=len)
     for key, names in step.lacking.items():
         record = _parsed(objects, key)
-        yield from (
-            f"{key}: there is a member {name!r}" for name in names if isinstance(record, dict) and name in record
-        )
+        yield from (f"{key}: there is a member {name!r}" for name in names if _has(record, name.split(".")))
+
+
+def _has(value: Any, path: Sequence[str]) -> bool:
+    """Whether there is a member, given by the names of those that it is within and its own."""
+    return not path or (isinstance(value, dict) and path[0] in value and _has(value[path[0]], path[1:]))
 
 
 def _codecs(objects: Mapping[str, bytes]) -> Iterator[tuple[str, str]]:

@@ -348,5 +348,8 @@ def _beside_the_line() -> Iterator[Draft]:
     yield leased(
         "members-of-the-former", "a lease of a former holder with metadata and members that nobody knows", ["VER-5"],
         former, Lease(holder="trainer-1", above=4),
-        judged={"members": {LEASE: {"metadata": {}, "later": {"a": 1}, "holder": "trainer-1"}}},
+        judged={
+            "members": {LEASE: {"later": {"a": 1}, "holder": "trainer-1"}},
+            "lacking": {LEASE: ("metadata.step", "producer.build")},
+        },
     )  # fmt: skip
