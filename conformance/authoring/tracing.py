@@ -7,13 +7,13 @@ import tempfile
 from pathlib import Path
 
 import msgspec
+
+from authoring.drafts import pretty
 from deltawire.store import open_store
 from deltawire.store.probe import probe
 from deltawire_conformance.resources import REQUIREMENTS
 from deltawire_conformance.results import Results
 from deltawire_conformance.traceability import trace
-
-from authoring.drafts import pretty
 
 
 def main() -> None:

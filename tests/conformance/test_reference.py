@@ -10,6 +10,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
+
 from deltawire.store import open_store
 from deltawire.store.probe import probe
 from deltawire_conformance.adapter import Adapter
@@ -21,7 +22,6 @@ from deltawire_conformance.runner import Plan, run_cases
 from deltawire_conformance.simulator.place import SimulatorPlace
 from deltawire_conformance.simulator.server import Simulator
 from deltawire_conformance.traceability import Traceability, defined, trace
-
 from tests.store.servers import ACCESS_KEY, BUCKET, SECRET_KEY, S3Server
 
 REFERENCE = Path(__file__).resolve().parents[2] / "conformance" / "adapters" / "reference" / "adapter.py"

@@ -76,8 +76,12 @@ def _lines() -> Iterator[Draft]:
         aliases={"g": "a"},
         files={"config.json": b"{}"},
     )
-    yield _built("dtypes", "tensors of many types, a scalar and an empty one, and an alias", ["MNT-1", "SNP-4", "ANC-1", "ANC-3"],
-                 _of_types(types))  # fmt: skip
+    yield _built(
+        "dtypes",
+        "tensors of many types, a scalar and an empty one, and an alias",
+        ["MNT-1", "SNP-4", "ANC-1", "ANC-3"],
+        _of_types(types),
+    )
     yield _built(
         "spans-too-large", "two deltas that are small, and together irregular: no span is as small as both",
         ["SPN-3", "MNT-2"], _irregular(), least=0,
@@ -184,7 +188,7 @@ def _refused() -> Iterator[Draft]:
         findings=("wrong_stream",),
     )  # fmt: skip
     yield _refusal(
-        "unknown-writer-feature", "a stream with a feature that writers must know", ["VER-3"],
+        "unknown-writer-feature", "a stream with an unknown writer feature", ["VER-3"],
         line(name="novel", versions=5, anchors=[], writer_features=["novel"]), "unsupported_feature",
     )  # fmt: skip
     stream = line(versions=5, anchors=[])

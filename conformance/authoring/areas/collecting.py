@@ -283,7 +283,7 @@ def _refused() -> Iterator[Draft]:
         stream.retention(2, **fault)
         yield _refusal(name, title, requirements, stream, error, findings=(error,))
     yield _refusal(
-        "unknown-writer-feature", "a stream with a feature that writers must know", ["VER-3"],
+        "unknown-writer-feature", "a stream with an unknown writer feature", ["VER-3"],
         line(name="novel", versions=3, anchors=[2], writer_features=["novel"]), "unsupported_feature",
     )  # fmt: skip
     stream = line(versions=3, anchors=[2])

@@ -181,7 +181,7 @@ def _refused() -> Iterator[Draft]:
         0, "version_not_found",
     )  # fmt: skip
     yield _refusal(
-        "unknown-writer-feature", "a source with a feature that writers must know", ["VER-3", "STR-4"],
+        "unknown-writer-feature", "a source with an unknown writer feature", ["VER-3", "STR-4"],
         line(name="novel", versions=2, anchors=[], writer_features=["novel"]), 0, "unsupported_feature",
     )  # fmt: skip
     source = line(versions=2, anchors=[])

@@ -157,7 +157,7 @@ def _refused() -> Iterator[Draft]:
     )  # fmt: skip
     yield _refusal("no-stream", "there is no stream", ["STR-1"], Stream("nowhere"), 0, "stream_not_found")
     yield _refusal(
-        "unknown-writer-feature", "a stream with a feature that writers must know", ["VER-3", "OPN-3"],
+        "unknown-writer-feature", "a stream with an unknown writer feature", ["VER-3", "OPN-3"],
         line(name="novel", versions=2, anchors=[], writer_features=["novel"]), 0, "unsupported_feature",
     )  # fmt: skip
     yield _refusal(
