@@ -7,6 +7,7 @@ import random
 import threading
 import time
 from collections.abc import Callable, Iterator
+from functools import cache
 from typing import Any, TypeVar
 
 from deltawire.errors import (
@@ -24,7 +25,9 @@ try:
     import aiohttp
     import s3fs
     import urllib3.exceptions
+    from aiobotocore.session import AioSession
     from botocore import exceptions as boto  # type: ignore[import-untyped]
+    from botocore.loaders import Loader, create_loader  # type: ignore[import-untyped]
     from botocore.parsers import ResponseParserError  # type: ignore[import-untyped]
     from fsspec.asyn import sync
 except ModuleNotFoundError as missing:
@@ -177,7 +180,7 @@ class S3Client:
             },
             use_listings_cache=False,
             skip_instance_cache=True,
-            **({"profile": where.profile} if where.profile else {}),
+            session=_session(where.profile),
         )
         filesystem.retries = 1
         try:
@@ -190,6 +193,18 @@ class S3Client:
             # s3fs drops arguments that botocore does not know, which would make every write unconditional
             raise StoreUnfitError("the installed botocore knows no conditional writes; upgrade s3fs")
         return filesystem
+
+
+def _session(profile: str | None) -> AioSession:
+    session = AioSession(profile=profile)
+    session.register_component("data_loader", _loader())
+    return session
+
+
+@cache
+def _loader() -> Loader:
+    """What botocore knows of the service: a megabyte of JSON, read once a process, not once a store."""
+    return create_loader()
 
 
 def attempts() -> Iterator[int]:
