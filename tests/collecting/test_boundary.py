@@ -69,10 +69,9 @@ def test_members_that_are_not_known_stay() -> None:
     store = line()
     where = boundary(store)
     assert where.move(None, Choice(3, (1,)))
-    rewrite(store, keys.RETENTION, later={"a": 1}, metadata={"by": "x"})
+    rewrite(store, keys.RETENTION, later={"a": 1, "metadata": {"by": "x"}})
     assert where.move(where.read(), Choice(4, ()))
-    assert members(store)["later"] == {"a": 1}
-    assert members(store)["metadata"] == {"by": "x"}
+    assert members(store)["later"] == {"a": 1, "metadata": {"by": "x"}}
     assert "kept" not in members(store)  # VER-5
 
 

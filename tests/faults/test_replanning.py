@@ -13,7 +13,6 @@ from deltawire.errors import (
     MalformedRecordError,
     MissingObjectError,
     PathLostError,
-    StateMismatchError,
     VersionNotFoundError,
 )
 from deltawire.format import keys, records
@@ -84,7 +83,7 @@ def remove(store: Store, key: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("damage", "code"), [(flip, "state_mismatch"), (cut, "size_mismatch"), (remove, "missing_object")]
+    ("damage", "code"), [(flip, "digest_mismatch"), (cut, "size_mismatch"), (remove, "missing_object")]
 )
 def test_an_older_anchor_in_place_of_a_damaged_one(
     memory: MemoryStore, damage: Callable[[Store, str], None], code: str
@@ -121,7 +120,7 @@ def test_the_first_failure_is_reported_when_nothing_is_left(memory: MemoryStore)
     remove(memory, shard_of(memory, 8))
     flip(memory, part_of(memory, 4))
     with Follower(memory) as follower:
-        with pytest.raises(StateMismatchError):
+        with pytest.raises(DigestMismatchError):
             follower.poll()
         assert follower.version == 3  # as far as any way led
         assert_same(follower.arrays, LINE[3].state)
