@@ -9,7 +9,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { Consumer, DeltawireError, isCode, openStore, Producer, ReaderPin, Signer } from './src/index.mjs';
 import { makeLimits } from './src/limits.mjs';
 import { build } from './src/maintainer.mjs';
-import { refuseUnknownFeatures } from './src/producer.mjs';
+import { openForWriting, refuseUnknownFeatures } from './src/producer.mjs';
 import { StreamReader } from './src/reader.mjs';
 import { fork, rollback } from './src/revisit.mjs';
 import { readSafetensors } from './src/safetensors.mjs';
@@ -59,7 +59,7 @@ const producerOptions = (options) => ({
   singleWriter: options.single_writer ?? false,
   absolute: options.absolute ?? false,
   signer: options.signing_key ? new Signer(readFileSync(options.signing_key)) : null,
-  publicKeys: options.public_keys ?? [],
+  publicKeys: options.public_keys,
   takeOver: options.take_over ?? false,
   ttlMs: options.ttl_ms,
   holder: options.holder,
@@ -163,7 +163,7 @@ const CALLS = {
     const consumer = await openConsumer(store, target, JSON.parse(options));
     consumer.pin = new ReaderPin(consumer.store, {
       holder: `follower pid ${process.pid}`,
-      ttlMs: PIN_MS,
+      ttlMs: JSON.parse(options).ttl_ms ?? PIN_MS,
       note: consumer.note,
     });
     try {
@@ -205,9 +205,8 @@ const CALLS = {
   },
 
   async build(print, store, options) {
-    const { signer, publicKeys } = producerOptions(JSON.parse(options));
-    const keys = [...(signer ? [signer.publicKey] : []), ...publicKeys];
-    print(await build(await StreamReader.open(openStore(store), makeLimits(), keys), signer));
+    const writer = producerOptions(JSON.parse(options));
+    print(await build(await openForWriting(openStore(store), writer, makeLimits()), writer.signer));
   },
 
   async lease(print, store, holder, options) {

@@ -132,7 +132,8 @@ class WayFinder:
         self._span_records: dict[Link, SpanRecord] = {}
         self._bad: set[Link] = set()
         self._gone: set[int] = set()
-        self._first: DeltawireError | None = None
+        self._failed: DeltawireError | None = None
+        self._passed: DeltawireError | None = None
         self._problems: list[str] = []
         self._notes: list[str] = []
 
@@ -191,19 +192,27 @@ class WayFinder:
     def pass_over(self, link: Link, error: DeltawireError) -> None:
         """From now on find ways without this step, which failed."""
         self._bad.add(link)
-        self._note(str(link), error)
+        self._failed = self._failed or self._note(str(link), error)
 
     def pass_over_version(self, number: int, error: DeltawireError) -> None:
         """From now on find ways without this version."""
         self._gone.add(number)
-        self._note(f"version {number}", error)
+        self._failed = self._failed or self._note(f"version {number}", error)
 
-    def _note(self, what: str, error: DeltawireError) -> None:
+    def _pass_over_record(self, link: Link, error: DeltawireError) -> None:
+        """From now on find ways without this anchor or span, whose record is no good. PLN-4, SPN-6"""
+        self._bad.add(link)
+        self._passed = self._passed or self._note(str(link), error)
+
+    def _note(self, what: str, error: DeltawireError) -> DeltawireError | None:
         if isinstance(error, VersionNotFoundError):
-            return  # it was collected since it was listed, or withdrawn by its writer
+            return None  # it was collected since it was listed, or withdrawn by its writer
         self._problems.append(f"{what} could not be used ({error.code}: {error})")
-        if self._first is None:
-            self._first = error.with_traceback(None)  # which would hold what the failed step had in memory
+        return error.with_traceback(None)  # which would hold what the failed step had in memory
+
+    def _lost(self, start: int | None, target: int) -> DeltawireError:
+        """Why there is no way: the first step that failed, or else a record that was no good. PLN-5"""
+        return self._failed or self._passed or lost(start, target)
 
     def _look(self) -> bool:
         """See what anchors and spans there are. What cannot be listed is done without. PLN-4, SPN-6
@@ -217,18 +226,18 @@ class WayFinder:
         try:
             self._anchors = self._reader.numbers(keys.ANCHORS, self._deadline)
         except LimitExceededError as error:
-            self._note("the anchors", error)
+            self._passed = self._passed or self._note("the anchors", error)
         try:
             self._spans = self._reader.spans(self._deadline)
         except LimitExceededError as error:
-            self._note("the spans", error)
+            self._passed = self._passed or self._note("the spans", error)
         return (self._retention.boundary, self._retention.kept) != (before.boundary, before.kept)
 
     def _checked(self, target: int, held: Committed | None) -> list[Step]:
         while True:
             check_retained(target, self._retention)
             if target in self._gone:
-                raise self._first or lost(None if held is None else held.record.version, target)
+                raise self._lost(None if held is None else held.record.version, target)
             steps = self._attempt(target, held)
             if steps is not None:
                 return steps
@@ -288,8 +297,8 @@ class WayFinder:
         if steps is None:
             return False
         limit = self._reader.transfer.limits.path_records
-        if steps > limit and self._first is None:
-            self._first = LimitExceededError(f"{steps:,} records lead to version {target}")
+        if steps > limit and self._failed is None:
+            self._failed = LimitExceededError(f"{steps:,} records lead to version {target}")
         return steps <= limit
 
     def _newest_anchor(self, numbers: list[int], routes: Routes, target: int) -> AnchorRecord | None:
@@ -303,7 +312,7 @@ class WayFinder:
                 except DeltawireError as error:
                     if error.retryable:
                         raise
-                    self.pass_over(link, error)  # an older one may do. PLN-4
+                    self._pass_over_record(link, error)  # an older one may do. PLN-4
                     continue
             return self._anchor_records[number]
         return None
@@ -315,7 +324,7 @@ class WayFinder:
             try:
                 check_anchor(anchor, chain.versions[0])
             except BrokenChainError as error:
-                self.pass_over(link, error)
+                self._pass_over_record(link, error)
                 return False
             chain.edges.append(Edge(*link, _size(anchor.snapshot)))
         return True
@@ -347,7 +356,8 @@ class WayFinder:
         no_good = (VersionNotFoundError, MalformedRecordError, LimitExceededError)
         if number == target or not isinstance(error, no_good):
             raise error
-        self.pass_over_version(number, error)  # PLN-3
+        self._gone.add(number)  # PLN-3
+        self._passed = self._passed or self._note(f"version {number}", error)
 
     def _join(self, chain: _Chain, links: list[Link]) -> bool:
         """Check the links between the versions of a chain. CHN-1 to CHN-6, SPN-4"""
@@ -360,7 +370,7 @@ class WayFinder:
                 try:
                     check_span(span, before, after)
                 except BrokenChainError as error:
-                    self.pass_over(link, error)
+                    self._pass_over_record(link, error)
                     good = False
                 chain.edges.append(Edge(*link, _parts(span.delta)))
             else:
@@ -380,7 +390,7 @@ class WayFinder:
         pairs = [(base, target) for _, base, target in missing if base is not None]
         for link, record in zip(missing, self._reader.span_records(pairs, self._deadline), strict=True):
             if isinstance(record, DeltawireError):
-                self.pass_over(link, record)  # SPN-6
+                self._pass_over_record(link, record)  # SPN-6
             else:
                 self._span_records[link] = record
         return not self._bad.intersection(missing)
@@ -395,7 +405,7 @@ class WayFinder:
         try:
             way = plan(edges.values(), held=start, target=target)
         except PathLostError:
-            raise (self._first or lost(start, target)) from None
+            raise self._lost(start, target) from None
         return [
             Step(edge, versions[edge.target], anchor if edge.kind == "anchor" else None, spans.get(edge.link))
             for edge in way

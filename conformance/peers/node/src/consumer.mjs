@@ -53,7 +53,7 @@ export class Consumer {
    * @param {import('./store.mjs').Store} store
    * @param {object} [options]
    * @param {Record<string, number>} [options.limits] that replace the defaults (LIM-1)
-   * @param {string[]} [options.publicKeys] keys to believe (SIG-5)
+   * @param {string[] | null} [options.publicKeys] keys to believe (SIG-5); null for none
    * @param {string[] | null} [options.tensors] names of the tensors wanted; null for all (FOL-6)
    * @param {boolean} [options.files] whether auxiliary files are wanted
    * @param {boolean} [options.anchors] whether anchors are used
@@ -65,7 +65,7 @@ export class Consumer {
   constructor(store, options = {}) {
     this.store = store;
     this.limits = makeLimits(options.limits);
-    this.publicKeys = checkPublicKeys(options.publicKeys ?? []);
+    this.publicKeys = checkPublicKeys(options.publicKeys ?? null);
     this.names = options.tensors ?? null;
     this.wantFiles = options.files ?? true;
     this.use = { anchors: options.anchors ?? true, spans: options.spans ?? true };
@@ -212,7 +212,7 @@ export class Consumer {
       read.record.state_digest,
       table,
       wanted,
-      this.publicKeys.length > 0,
+      this.publicKeys !== null,
       this.limits,
     );
     this.held = { streamId: reader.stream.stream_id, read, table, files, ...loaded };
@@ -221,6 +221,7 @@ export class Consumer {
   /** @param {StreamReader} reader @param {Read} read @param {Step} step */
   async takeDelta(reader, read, step) {
     const held = /** @type {Held} */ (this.held);
+    await this.table(read.record);
     const wanted = select(held.table, this.names);
     if (wanted.size !== held.tensors.size || ![...wanted].every((ordinal) => held.tensors.has(ordinal))) {
       fail('target_mismatch', 'the tensors held are not those wanted');

@@ -4,7 +4,6 @@ import { decodeRow, digestCovered, patterns } from './codecs.mjs';
 import { storageShape } from './dtypes.mjs';
 import { fail } from './errors.mjs';
 import { fetchRanges } from './fetch.mjs';
-import { checkExpansion, checkLimit } from './limits.mjs';
 import { readBatch } from './part.mjs';
 import { sha256Of } from './reader.mjs';
 import { parseHex, u64Add, u64Sub } from './u64.mjs';
@@ -41,11 +40,6 @@ async function* readRows(store, delta, held, whole, limits) {
   const holds = (/** @type {any} */ batch) => whole || firstFrom(wanted, batch.first_tensor) <= batch.last_tensor;
   for (const part of delta.parts) {
     const batches = part.batches.filter(holds);
-    for (const batch of batches) {
-      checkLimit(limits, 'batch_bytes', batch.bytes, 'a batch');
-      checkLimit(limits, 'rows', batch.rows, 'rows of a batch');
-      checkExpansion(limits, batch.decoded_bytes, batch.bytes);
-    }
     let i = 0;
     for await (const bytes of fetchRanges(store, part.key, batches, FETCH_BYTES)) {
       const batch = batches[i];

@@ -89,7 +89,7 @@ class Parser {
     if (!Number.isFinite(value)) this.refuse('a number beyond the range of a double');
     this.at += text.length;
     if (!INTEGER.test(text) || !Number.isSafeInteger(value)) return new JsonNumber(text);
-    return value === 0 ? 0 : value;
+    return value; // -0 stays, so that it is written again as it was; it counts as 0 (JSN-3)
   }
 
   string() {
@@ -201,6 +201,7 @@ export function parseJson(bytes, maxDepth, code = 'malformed_record') {
  */
 export function writeJson(value) {
   if (value instanceof JsonNumber) return value.text;
+  if (Object.is(value, -0)) return '-0';
   if (Array.isArray(value)) return `[${value.map(writeJson).join(',')}]`;
   if (value !== null && typeof value === 'object') {
     const members = Object.entries(value).filter(([, member]) => member !== undefined);

@@ -4,6 +4,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { envelope, timestamp } from './envelope.mjs';
 import { DeltawireError, fail, isCode } from './errors.mjs';
 import { jsonBytes } from './json.mjs';
+import { isStoreFailure } from './reader.mjs';
 import { parseRecord } from './records.mjs';
 
 /** @typedef {import('./reader.mjs').StreamReader} StreamReader */
@@ -40,6 +41,8 @@ export class WriterLease {
     /** @type {string | null} */
     this.token = null;
     this.sentAt = -Infinity;
+    /** @type {Map<string, number>} writes of ours whose outcome is not known: when each was sent, by commit id */
+    this.pending = new Map();
     /** @type {NodeJS.Timeout | undefined} */
     this.timer = undefined;
     /** @type {Promise<unknown>} writes of the lease follow one another */
@@ -67,6 +70,7 @@ export class WriterLease {
     const commitId = randomUUID();
     const record = {
       ...this.record,
+      signature: undefined, // known, and of no use here (VER-5, SIG-2)
       ...envelope('lease', stream.stream_id, commitId, this.epoch, stream.writer_features),
       holder: this.options.holder,
       acquired_at: this.acquiredAt,
@@ -74,33 +78,55 @@ export class WriterLease {
       released,
     };
     const bytes = jsonBytes(record);
-    const before = this.token;
     /** @type {unknown} */
     let failure = null;
     for (let attempt = 0; attempt < WRITES; attempt += 1) {
       if (attempt > 0) await sleep(PAUSE_MS * 2 ** attempt);
       const sentAt = performance.now();
       try {
-        const token = await (before === null
+        this.pending.set(commitId, this.pending.get(commitId) ?? sentAt);
+        const token = await (this.token === null
           ? this.store.putCreate(KEY, bytes)
-          : this.store.putReplace(KEY, bytes, before));
-        return Object.assign(this, { record: parseRecord('lease', bytes, limits), token, sentAt });
+          : this.store.putReplace(KEY, bytes, this.token));
+        this.took({ record: parseRecord('lease', bytes, limits), token }, sentAt);
+        return;
       } catch (error) {
         if (!isCode(error) || isCode(error, 'store_denied', 'store_unfit')) throw error;
         failure = error;
       }
-      try {
-        const found = await this.store.get(KEY, limits.record_bytes);
-        const other = parseRecord('lease', found.bytes, limits);
-        if (other.commit_id === commitId) return Object.assign(this, { record: other, token: found.token, sentAt });
-        if (found.token !== before) throw new Lost();
-      } catch (error) {
-        if (isCode(error, 'object_not_found')) {
-          if (before !== null) throw new Lost();
-        } else if (!isCode(error, 'store_unavailable')) throw error;
-      }
+      const found = await this.readBack();
+      if (!found) continue;
+      const { commit_id: id } = found.record;
+      const ours = this.pending.get(id);
+      if (ours !== undefined) {
+        this.took(found, ours);
+        if (id === commitId) return;
+      } else if (found.token !== this.token) throw new Lost();
     }
     throw failure;
+  }
+
+  /**
+   * The lease after a write whose outcome is not known (LSE-3), or null if the store does not say, or there is none
+   * and was none. A lease that cannot be read is another's (LSE-9).
+   * @returns {Promise<{record: any, token: string} | null>}
+   */
+  async readBack() {
+    try {
+      const { bytes, token } = await this.store.get(KEY, this.reader.limits.record_bytes);
+      return { record: parseRecord('lease', bytes, this.reader.limits), token };
+    } catch (error) {
+      if (isCode(error, 'store_unavailable')) return null;
+      if (isStoreFailure(error)) throw error;
+      if (isCode(error, 'object_not_found') && this.token === null) return null;
+      throw new Lost();
+    }
+  }
+
+  /** What a write of ours has left there. @param {{record: any, token: string}} found @param {number} sentAt */
+  took({ record, token }, sentAt) {
+    this.pending.clear();
+    Object.assign(this, { record, token, sentAt });
   }
 
   /** @param {any} found */

@@ -7,13 +7,13 @@ import { writeChanges, decodeChange } from './delta-step.mjs';
 import { writeParts } from './encoder.mjs';
 import { envelope } from './envelope.mjs';
 import { DeltawireError, fail, isCode } from './errors.mjs';
-import { dataFolder, isFileName, versionKey } from './keys.mjs';
+import { dataFolder, isFileName, numberInKey, versionKey } from './keys.mjs';
 import { jsonBytes } from './json.mjs';
 import { WriterLease } from './lease.mjs';
 import { makeLimits } from './limits.mjs';
 import { isStoreFailure, readObject, sha256Of, StreamReader } from './reader.mjs';
 import { digestAfter, parseRecord } from './records.mjs';
-import { checkPublicKeys } from './signatures.mjs';
+import { checkSignature, writerKeys } from './signatures.mjs';
 import { storeFile, storeOnce, writeSnapshot } from './snapshot-writer.mjs';
 import { TensorTable } from './table.mjs';
 import { formatHex } from './u64.mjs';
@@ -36,7 +36,7 @@ import { formatHex } from './u64.mjs';
  * @property {boolean} [singleWriter] STR-3
  * @property {boolean} [absolute] COD-2
  * @property {import('./signatures.mjs').Signer | null} [signer]
- * @property {string[]} [publicKeys] of others who may have signed (SIG-9)
+ * @property {string[] | null} [publicKeys] of others who may have signed (SIG-9)
  * @property {boolean} [takeOver] LSE-4
  * @property {number} [ttlMs]
  * @property {number} [waitMs] how long another's lease may be observed (LSE-6)
@@ -77,6 +77,21 @@ export async function probe(store, singleWriter = false) {
   if (!kept) fail('store_unfit', 'the store ignores conditions (OPN-6)');
 }
 
+/** Whether there are records of versions, whatever else is there (KEY-5). @param {Store} store */
+export async function hasVersions(store) {
+  return (await store.list('versions/')).some(({ key }) => numberInKey(key, 'versions/') !== null);
+}
+
+/** The record of the stream, or null. @param {Store} store @param {import('./limits.mjs').Limits} limits */
+async function readStream(store, limits) {
+  try {
+    return await readObject(store, 'stream', 'stream.json', limits);
+  } catch (error) {
+    if (isCode(error, 'object_not_found')) return null;
+    throw error;
+  }
+}
+
 /**
  * OPN-2: creates `stream.json`; whoever loses the race goes on with the winner's.
  * @param {Store} store
@@ -104,6 +119,33 @@ export function refuseUnknownFeatures(record) {
 }
 
 /**
+ * SIG-9: whether what is written can be signed, if it has to be.
+ * @param {any} record of the stream
+ * @param {ProducerOptions['signer']} [signer]
+ */
+export function requireSigner({ signing_keys: keys = [] }, signer) {
+  if (keys.length > 0 ? !signer || !keys.includes(signer.publicKey) : signer) {
+    fail('invalid_argument', 'the stream and the signing key do not fit (SIG-9)');
+  }
+}
+
+/**
+ * Reads the record of an existing stream as whoever adds versions, anchors or spans to it: VER-3, SIG-9, SIG-5.
+ * @param {Store} store
+ * @param {ProducerOptions} options
+ * @param {import('./limits.mjs').Limits} limits
+ */
+export async function openForWriting(store, options, limits) {
+  const publicKeys = writerKeys(options);
+  const { record, bytes } =
+    (await readStream(store, limits)) ?? fail('stream_not_found', 'no stream.json');
+  refuseUnknownFeatures(record);
+  requireSigner(record, options.signer);
+  if (publicKeys) checkSignature(record, bytes, [publicKeys, record.signing_keys ?? []]);
+  return new StreamReader(store, limits, publicKeys, record);
+}
+
+/**
  * OPN-1 to OPN-3.
  * @param {Store} store
  * @param {ProducerOptions} options
@@ -111,26 +153,22 @@ export function refuseUnknownFeatures(record) {
  */
 async function openStream(store, options, limits) {
   if (store.lacks.create && !options.singleWriter) fail('store_unfit', 'the store lacks conditional creation (OPN-1)');
-  const publicKeys = checkPublicKeys([
-    ...(options.signer ? [options.signer.publicKey] : []),
-    ...(options.publicKeys ?? []),
-  ]);
-  const read = () => readObject(store, 'stream', 'stream.json', limits);
-  const { record } = await read().catch(async (error) => {
-    if (!isCode(error, 'object_not_found')) throw error;
+  writerKeys(options);
+  let found = await readStream(store, limits);
+  if (!found && (await hasVersions(store))) {
+    found = (await readStream(store, limits)) ?? fail('stream_not_found', 'stream.json was lost (OPN-2)');
+  }
+  if (!found) {
     await createStream(store, options, limits);
-    return read();
-  });
+    found = await readObject(store, 'stream', 'stream.json', limits);
+  }
+  const { record } = found;
   refuseUnknownFeatures(record);
   if (record.writers === 'many' && store.lacks.create)
     fail('store_unfit', 'several writers and no conditional creation (STR-3)');
   if (options.absolute && !record.writer_features.includes('absolute'))
     fail('invalid_argument', 'the stream is not absolute (OPN-3)');
-  const keys = record.signing_keys ?? [];
-  if (keys.length > 0 ? !options.signer || !keys.includes(options.signer.publicKey) : options.signer) {
-    fail('invalid_argument', 'the stream and the signing key do not fit (SIG-9)');
-  }
-  return StreamReader.open(store, limits, publicKeys);
+  return openForWriting(store, options, limits);
 }
 
 export class Producer {
@@ -204,6 +242,7 @@ export class Producer {
       if (this.reader.stream.origin) fail('version_not_found', 'a fork without its version 0 (FRK-8)');
     }
     this.held = consumer.held;
+    if (this.held?.read.record.snapshot) this.anchor = this.held.read.record.version;
     if (this.held) await this.lease?.riseAbove(this.held.read.record.epoch);
   }
 
@@ -411,9 +450,10 @@ export class Producer {
       const record = {
         ...old?.record,
         ...envelope('head', stream.stream_id, randomUUID(), this.epoch, stream.writer_features),
+        signature: undefined, // known, and of no use here (VER-5, SIG-2)
         version,
+        anchor: this.anchor,
       };
-      if (this.anchor !== undefined) record.anchor = this.anchor;
       await this.store.putOverwrite('head.json', jsonBytes(record));
     } catch (error) {
       if (!isCode(error)) throw error;

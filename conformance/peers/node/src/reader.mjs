@@ -44,7 +44,7 @@ export class StreamReader {
   /**
    * @param {Store} store
    * @param {Limits} limits
-   * @param {string[]} publicKeys keys to believe; none to believe whoever writes (SIG-8)
+   * @param {string[] | null} publicKeys keys to believe; null to believe whoever writes (SIG-8)
    * @param {any} stream the record of the stream
    */
   constructor(store, limits, publicKeys, stream) {
@@ -58,14 +58,14 @@ export class StreamReader {
    * LAT-1, SIG-5.
    * @param {Store} store
    * @param {Limits} limits
-   * @param {string[]} [publicKeys]
+   * @param {string[] | null} [publicKeys]
    */
-  static async open(store, limits, publicKeys = []) {
+  static async open(store, limits, publicKeys = null) {
     const stream = await readObject(store, 'stream', 'stream.json', limits).catch((error) => {
       if (isCode(error, 'object_not_found')) fail('stream_not_found', 'no stream.json');
       throw error;
     });
-    if (publicKeys.length > 0) {
+    if (publicKeys) {
       checkSignature(stream.record, stream.bytes, [publicKeys, stream.record.signing_keys ?? []]);
     }
     return new StreamReader(store, limits, publicKeys, stream.record);
@@ -86,7 +86,7 @@ export class StreamReader {
 
   /** SIG-6. @param {string} kind @param {{record: any, bytes: Uint8Array}} read */
   vouch(kind, read) {
-    if (this.publicKeys.length > 0 && ['version', 'anchor', 'span'].includes(kind)) {
+    if (this.publicKeys && ['version', 'anchor', 'span'].includes(kind)) {
       checkSignature(read.record, read.bytes, [this.stream.signing_keys ?? []]);
     }
   }
@@ -214,22 +214,20 @@ export class StreamReader {
    * @returns {Promise<{version: number, retention: Retention}>}
    */
   async newest(held) {
-    const begin = held ?? (await this.hint());
-    if (begin !== null) {
+    let begin = held ?? (await this.hint());
+    for (let boundary = NaN; ;) {
+      if (begin === null) {
+        // LAT-3, LAT-5: nothing says where to begin, or what followed the version found was collected.
+        begin = (await this.numbers('versions/')).reduce((a, b) => Math.max(a, b), held ?? -1);
+        if (begin === -1) fail('version_not_found', 'the stream has no version');
+      }
       const version = await this.probe(begin);
       const retention = await this.retention();
       if (version >= retention.boundary) return { version, retention };
+      if (retention.boundary === boundary) fail('version_not_found', `nothing is there from ${boundary} on (LAT-5)`);
+      boundary = retention.boundary;
+      begin = null;
     }
-    // LAT-3 and LAT-5: what followed the version found was collected, or nothing says where to begin.
-    const numbers = await this.numbers('versions/');
-    const last = numbers.reduce((a, b) => Math.max(a, b), held ?? -1);
-    if (last === -1) fail('version_not_found', 'the stream has no version');
-    const version = last === held ? last : await this.probe(last);
-    const retention = await this.retention();
-    if (version < retention.boundary && version !== held) {
-      fail('version_not_found', `nothing is there from the boundary ${retention.boundary} on`);
-    }
-    return { version, retention };
   }
 }
 

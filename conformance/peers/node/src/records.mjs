@@ -1,7 +1,7 @@
 // Shapes and invariants of records (section 8), checked in the order of REC-2.
 import { fail } from './errors.mjs';
 import { jsonBytes, parseJson } from './json.mjs';
-import { checkLimit } from './limits.mjs';
+import { checkExpansion, checkLimit } from './limits.mjs';
 import { isSmallOrderKey } from './signing-keys.mjs';
 import * as t from './types.mjs';
 import { parseHex, u64Add, u64Sub } from './u64.mjs';
@@ -122,6 +122,9 @@ function checkDelta(d, limits) {
     for (const b of p.batches) {
       require(b.offset >= end && b.offset + b.bytes <= p.bytes, 'batches overlap or leave the part (PRT-4)');
       require(b.first_tensor <= b.last_tensor, 'first_tensor is above last_tensor (PRT-4)');
+      checkLimit(limits, 'batch_bytes', b.bytes, 'a batch');
+      checkLimit(limits, 'rows', b.rows, 'rows of a batch');
+      checkExpansion(limits, b.decoded_bytes, b.bytes);
       end = b.offset + b.bytes;
     }
   }
@@ -196,9 +199,7 @@ const INVARIANTS = {
 
 /** Protocol name and major version (VER-1). @param {any} record */
 export function checkProtocol(record) {
-  for (const member of ['protocol', 'protocol_version']) {
-    require(typeof record[member] === 'string', `${member} is missing or not a string`);
-  }
+  t.string(record.protocol, 'protocol');
   if (record.protocol !== PROTOCOL) fail('unsupported_protocol', 'another protocol');
   t.versionString(record.protocol_version, 'protocol_version');
   if (Number(record.protocol_version.split('.')[0]) !== 0) fail('unsupported_protocol', 'another major version');
@@ -215,16 +216,17 @@ export function parseRecord(kind, bytes, limits) {
   checkLimit(limits, 'record_bytes', bytes.length, 'a record');
   const record = parseJson(bytes, limits.json_depth);
   checkProtocol(record);
-  if (Array.isArray(record.reader_features)) {
+  const { reader_features: features } = record;
+  if (Array.isArray(features) && features.length > 0 && features.every((f) => typeof f === 'string')) {
     // No reader feature is defined in version 0.1 (VER-2, section 16.3).
-    const unknown = record.reader_features.find((/** @type {any} */ f) => typeof f === 'string');
-    if (unknown !== undefined) fail('unsupported_feature', `reader feature ${JSON.stringify(unknown)}`);
+    fail('unsupported_feature', `reader feature ${JSON.stringify(features[0])}`);
   }
   SHAPES[kind](record, kind);
   require(record.kind === kind, `kind is not ${kind}`);
   checkLimit(limits, 'features', record.reader_features.length, 'reader features');
   checkLimit(limits, 'features', record.writer_features.length, 'writer features');
   checkLimit(limits, 'metadata_bytes', jsonBytes(record.metadata).length, 'metadata');
+  if ('tensors' in MEMBERS[kind][0]) checkLimit(limits, 'table_bytes', record.tensors.bytes, record.tensors.key);
   INVARIANTS[kind](record, limits);
   return record;
 }

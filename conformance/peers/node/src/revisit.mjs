@@ -6,9 +6,18 @@ import { envelope } from './envelope.mjs';
 import { fail, isCode } from './errors.mjs';
 import { dataFolder, versionKey } from './keys.mjs';
 import { makeLimits } from './limits.mjs';
-import { Producer, probe, recordBytes, refuseUnknownFeatures } from './producer.mjs';
+import {
+  hasVersions,
+  openForWriting,
+  probe,
+  Producer,
+  recordBytes,
+  refuseUnknownFeatures,
+  requireSigner,
+} from './producer.mjs';
 import { readObject, sha256Of, StreamReader } from './reader.mjs';
 import { parseRecord } from './records.mjs';
+import { checkPublicKeys, checkSignature } from './signatures.mjs';
 
 /** @typedef {import('./store.mjs').Store} Store */
 /** @typedef {import('./producer.mjs').ProducerOptions} ProducerOptions */
@@ -18,7 +27,7 @@ import { parseRecord } from './records.mjs';
  * The whole state of a version, with all checks (RBK-2).
  * @param {Store} store
  * @param {number} version
- * @param {string[]} publicKeys
+ * @param {string[] | null} publicKeys
  */
 async function stateOf(store, version, publicKeys) {
   const consumer = new Consumer(store, { publicKeys });
@@ -47,8 +56,8 @@ const stateFrom = ({ table, tensors, files, read }) => ({
  * @param {ProducerOptions} options
  */
 export async function rollback(store, version, options) {
-  const keys = [...(options.signer ? [options.signer.publicKey] : []), ...(options.publicKeys ?? [])];
-  const held = await stateOf(store, version, keys);
+  const reader = await openForWriting(store, options, makeLimits()); // SIG-9 comes before SIG-5
+  const held = await stateOf(store, version, reader.publicKeys);
   const producer = await Producer.open(store, options);
   try {
     return await producer.publish({ ...stateFrom(held), rollbackOf: { version, digest: held.read.digest } });
@@ -61,17 +70,22 @@ export async function rollback(store, version, options) {
  * FRK-3: the record of a fork of this origin that was interrupted, or null if nothing is there.
  * @param {Store} store
  * @param {any} origin
+ * @param {ProducerOptions['signer']} signer
  * @param {import('./limits.mjs').Limits} limits
  */
-async function interrupted(store, origin, limits) {
-  const versions = await store.list('versions/');
+async function interrupted(store, origin, signer, limits) {
+  const versions = await hasVersions(store);
   const found = await readObject(store, 'stream', 'stream.json', limits).catch((error) => {
     if (isCode(error, 'object_not_found')) return null;
     throw error;
   });
   const same = found?.record.origin?.stream_id === origin.stream_id && found?.record.origin?.digest === origin.digest;
-  if (versions.length > 0 || (found && !same)) fail('invalid_argument', 'something else is at the destination (FRK-3)');
-  return found?.record ?? null;
+  if (versions || (found && !same)) fail('invalid_argument', 'something else is at the destination (FRK-3)');
+  if (!found) return null;
+  refuseUnknownFeatures(found.record);
+  requireSigner(found.record, signer);
+  if (signer) checkSignature(found.record, found.bytes, [[signer.publicKey]]);
+  return found.record;
 }
 
 /**
@@ -85,7 +99,7 @@ async function interrupted(store, origin, limits) {
 export async function fork(source, version, store, options) {
   const limits = makeLimits();
   const { signer = null } = options;
-  const from = await StreamReader.open(source, limits, options.publicKeys ?? []);
+  const from = await StreamReader.open(source, limits, checkPublicKeys(options.publicKeys ?? null));
   refuseUnknownFeatures(from.stream);
   const held = await stateOf(source, version, from.publicKeys);
   const origin = {
@@ -94,7 +108,7 @@ export async function fork(source, version, store, options) {
     digest: held.read.digest,
     state_digest: held.read.record.state_digest,
   };
-  const old = await interrupted(store, origin, limits);
+  const old = await interrupted(store, origin, signer, limits);
   if (!old) await probe(store, options.singleWriter);
   const streamCommit = randomUUID();
   const taken = from.stream.writer_features.filter((/** @type {string} */ f) => f !== 'signed');
@@ -105,11 +119,8 @@ export async function fork(source, version, store, options) {
     origin,
     signing_keys: signer ? [signer.publicKey] : undefined,
   };
-  const keys = stream.signing_keys ?? [];
-  if (keys.length > 0 ? !signer || !keys.includes(signer.publicKey) : signer)
-    fail('invalid_argument', 'the fork and the signing key do not fit (SIG-9)');
   const streamBytes = recordBytes(stream, signer);
-  const reader = new StreamReader(store, limits, signer ? [signer.publicKey] : [], stream);
+  const reader = new StreamReader(store, limits, signer ? [signer.publicKey] : null, stream);
   const producer = new Producer(reader, options, null);
   const commitId = randomUUID();
   const body = await producer.writeRebase(held.table, held.tensors, dataFolder(0, commitId), held.files);

@@ -8,16 +8,29 @@ const PREFIX = Buffer.from('deltawire-signature-1\n', 'latin1');
 const BLANK = '0'.repeat(128);
 
 /**
- * Public keys that a reader was given (SIG-12).
- * @param {string[]} keys
+ * Public keys that a reader was given (SIG-5, SIG-12); null stands for none.
+ * @template {string[] | null} T
+ * @param {T} keys
+ * @returns {T}
  */
 export function checkPublicKeys(keys) {
+  if (keys === null) return keys;
+  if (!Array.isArray(keys) || keys.length === 0) fail('invalid_argument', 'no public key to believe (SIG-5)');
   for (const key of keys) {
     if (typeof key !== 'string' || !/^ed25519:[0-9a-f]{64}$/.test(key) || isSmallOrderKey(key)) {
       fail('invalid_argument', `not a public key to believe: ${key}`);
     }
   }
   return keys;
+}
+
+/**
+ * Keys by which a writer reads (SIG-9): its own and those that it was given.
+ * @param {{signer?: Signer | null, publicKeys?: string[] | null}} options
+ */
+export function writerKeys({ signer, publicKeys }) {
+  const given = checkPublicKeys(publicKeys ?? null);
+  return signer ? checkPublicKeys([signer.publicKey, ...(given ?? [])]) : given;
 }
 
 /** What is signed (SIG-3): the digits at `at` are blanked out. @param {Uint8Array} bytes @param {number} at */

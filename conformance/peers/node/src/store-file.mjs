@@ -10,6 +10,10 @@ import { requireKey } from './keys.mjs';
 
 const LOCK_EX_NB = 2 | 4;
 const LOCK_WAIT_MS = 30000;
+const EINTR = 4;
+const EWOULDBLOCK = 11;
+/** How often a folder is made again that vanishes before anything is in it. */
+const FOLDER_ATTEMPTS = 100;
 /** @type {((fd: number, operation: number) => number) | undefined} */
 let flock;
 
@@ -29,6 +33,9 @@ function mapError(error, key) {
   if (typeof error?.syscall === 'string') fail('store_unavailable', `${key}: ${error.code}`, error);
   throw error;
 }
+
+/** Codes of paths that cannot hold an object: below a file, or a folder (STO-15). */
+const NO_OBJECT = ['ENOENT', 'ENOTDIR', 'EISDIR', 'ENXIO'];
 
 /** A store in a folder. */
 export class FileStore {
@@ -50,15 +57,19 @@ export class FileStore {
   async at(key, work) {
     requireKey(key);
     try {
-      await this.refuseLinks(key);
+      if (!(await this.mayHold(key))) fail('invalid_key', `${key} continues another key, or is continued (STO-16)`);
       return await work(join(this.root, key));
     } catch (error) {
       return mapError(error, key);
     }
   }
 
-  /** STO-15 and STO-16. @param {string} key */
-  async refuseLinks(key) {
+  /**
+   * Refuses what lies behind a link (STO-15), and segments that are too long (STO-16).
+   * @param {string} key
+   * @returns {Promise<boolean>} false if no object can be there: it is a folder, below a file or no regular file
+   */
+  async mayHold(key) {
     const segments = key.split('/');
     if (segments.some((segment) => segment.length > 255)) fail('invalid_key', `${key}: a segment is too long (STO-16)`);
     let path = this.root;
@@ -68,30 +79,41 @@ export class FileStore {
       try {
         stat = await fs.lstat(path);
       } catch (error) {
-        if (/** @type {any} */ (error).code === 'ENOENT') return;
+        if (/** @type {any} */ (error).code === 'ENOENT') return true;
         throw error;
       }
       if (stat.isSymbolicLink()) fail('invalid_key', `${key} lies behind a symbolic link (STO-15)`);
       const last = i === segments.length - 1;
-      if (last ? !stat.isFile() : !stat.isDirectory())
-        fail('invalid_key', `${key} continues another key, or is continued (STO-16)`);
+      if (last ? !stat.isFile() : !stat.isDirectory()) return false;
     }
+    return true;
   }
 
   /**
+   * Reads; where no object can be, none is found (STO-15).
    * @template T
    * @param {string} key
    * @param {(file: fs.FileHandle, size: number) => Promise<T>} work
    */
-  open(key, work) {
-    return this.at(key, async (path) => {
-      const file = await fs.open(path, constants.O_RDONLY | constants.O_NOFOLLOW);
+  async open(key, work) {
+    requireKey(key);
+    try {
+      if (!(await this.mayHold(key))) fail('object_not_found', `${key}: no regular file`);
+      const file = await fs.open(
+        join(this.root, key),
+        constants.O_RDONLY | constants.O_NOFOLLOW | constants.O_NONBLOCK,
+      );
       try {
-        return await work(file, (await file.stat()).size);
+        const stat = await file.stat();
+        if (!stat.isFile()) fail('object_not_found', `${key}: no regular file`);
+        return await work(file, stat.size);
       } finally {
         await file.close();
       }
-    });
+    } catch (error) {
+      if (NO_OBJECT.includes(/** @type {any} */ (error)?.code)) fail('object_not_found', key);
+      return mapError(error, key);
+    }
   }
 
   /** @param {string} key @param {number} maxBytes */
@@ -120,14 +142,13 @@ export class FileStore {
   async list(prefix) {
     /** @type {{key: string, size: number}[]} */
     const out = [];
-    const folder = prefix.slice(0, prefix.lastIndexOf('/') + 1);
     /** @param {string} at */
     const walk = async (at) => {
       let entries;
       try {
         entries = await fs.readdir(join(this.root, at), { withFileTypes: true });
       } catch (error) {
-        if (/** @type {any} */ (error).code === 'ENOENT') return;
+        if (NO_OBJECT.includes(/** @type {any} */ (error).code)) return;
         mapError(error, at);
       }
       for (const entry of entries) {
@@ -136,12 +157,12 @@ export class FileStore {
         if (entry.isDirectory()) {
           if (`${key}/`.startsWith(prefix) || prefix.startsWith(`${key}/`)) await walk(`${key}/`);
         } else if (entry.isFile() && key.startsWith(prefix)) {
-          const stat = await fs.stat(join(this.root, key)).catch(() => null);
-          if (stat) out.push({ key, size: stat.size });
+          const stat = await fs.lstat(join(this.root, key)).catch(() => null);
+          if (stat?.isFile()) out.push({ key, size: stat.size });
         }
       }
     };
-    await walk(folder);
+    await walk(''); // from the root down, so that no link is passed (STO-15)
     return out.sort((a, b) => (a.key < b.key ? -1 : 1));
   }
 
@@ -189,16 +210,17 @@ export class FileStore {
   }
 
   /** @param {string} key */
-  delete(key) {
-    return this.at(key, async (path) => {
-      const folder = join(path, '..');
-      try {
-        await withLock(folder, () => fs.rm(path, { force: true }));
-        await syncFolder(folder);
-      } catch (error) {
-        if (/** @type {any} */ (error).code !== 'ENOENT') throw error;
-      }
-    });
+  async delete(key) {
+    requireKey(key);
+    const path = join(this.root, key);
+    const folder = join(path, '..');
+    try {
+      if (!(await this.mayHold(key))) return; // STO-6: nothing is there
+      await withLock(folder, () => fs.rm(path, { force: true }));
+      await syncFolder(folder);
+    } catch (error) {
+      if (!NO_OBJECT.includes(/** @type {any} */ (error)?.code)) mapError(error, key);
+    }
   }
 
   /**
@@ -211,10 +233,9 @@ export class FileStore {
   write(key, chunks, name) {
     return this.at(key, async (path) => {
       const folder = join(path, '..');
-      await makeFolder(folder);
       const temporary = join(folder, `.${randomUUID()}.tmp`);
       try {
-        const file = await fs.open(temporary, 'wx');
+        const file = await createIn(folder, temporary);
         try {
           for await (const chunk of chunks) await file.writeFile(chunk);
           await file.sync();
@@ -265,22 +286,80 @@ async function makeFolder(folder) {
 }
 
 /**
- * STO-14: a lock on the folder itself, which dies with its holder.
+ * Creates a file and the folder it is in, which others may remove as long as nothing is in it (section 5.3).
+ * @param {string} folder
+ * @param {string} path
+ */
+async function createIn(folder, path) {
+  for (let attempt = 1; ; attempt += 1) {
+    try {
+      await makeFolder(folder);
+      return await fs.open(path, 'wx');
+    } catch (error) {
+      if (/** @type {any} */ (error).code !== 'ENOENT' || attempt === FOLDER_ATTEMPTS) throw error;
+    }
+  }
+}
+
+/**
+ * Opens the lock of a folder. It is created empty if it is missing, for all who may write in the folder.
+ * @param {string} folder
+ */
+async function openLock(folder) {
+  const path = join(folder, '.lock');
+  for (;;) {
+    try {
+      return await fs.open(path, constants.O_RDWR | constants.O_NOFOLLOW | constants.O_NONBLOCK);
+    } catch (error) {
+      if (/** @type {any} */ (error).code !== 'ENOENT') throw error;
+    }
+    const temporary = join(folder, `.${randomUUID()}.tmp`);
+    try {
+      const file = await fs.open(temporary, 'wx');
+      try {
+        await file.chmod((await fs.stat(folder)).mode & 0o666);
+      } finally {
+        await file.close();
+      }
+      await fs.link(temporary, path);
+    } catch (error) {
+      if (/** @type {any} */ (error).code !== 'EEXIST') throw error;
+    } finally {
+      await fs.rm(temporary, { force: true });
+    }
+  }
+}
+
+/** Whether a path still is the file that is open. @param {string} path @param {fs.FileHandle} file */
+async function isStill(path, file) {
+  const [open, named] = await Promise.all([
+    file.stat({ bigint: true }),
+    fs.lstat(path, { bigint: true }).catch(() => null),
+  ]);
+  return named !== null && named.ino === open.ino && named.dev === open.dev;
+}
+
+/**
+ * STO-14: the lock of a folder, which dies with its holder.
  * @template T
  * @param {string} folder
  * @param {() => Promise<T>} work
+ * @returns {Promise<T>}
  */
 async function withLock(folder, work) {
   flock ??= koffi.load(null).func('int flock(int, int)');
-  const handle = await fs.open(folder, constants.O_RDONLY);
-  try {
-    const until = performance.now() + LOCK_WAIT_MS;
-    for (let pause = 1; flock(handle.fd, LOCK_EX_NB) !== 0; pause = Math.min(2 * pause, 50)) {
-      if (performance.now() > until) fail('store_unavailable', `the lock of ${folder} is not free`);
-      await sleep(pause);
+  const until = performance.now() + LOCK_WAIT_MS;
+  for (;;) {
+    const file = await openLock(folder);
+    try {
+      for (let pause = 1; flock(file.fd, LOCK_EX_NB) !== 0; pause = Math.min(2 * pause, 50)) {
+        if (![EINTR, EWOULDBLOCK].includes(koffi.errno())) fail('store_unfit', 'no file locks here');
+        if (performance.now() > until) fail('store_unavailable', `the lock of ${folder} is not free`);
+        await sleep(pause);
+      }
+      if (await isStill(join(folder, '.lock'), file)) return await work();
+    } finally {
+      await file.close();
     }
-    return await work();
-  } finally {
-    await handle.close();
   }
 }

@@ -25,7 +25,7 @@ const LIST_BYTES = 16 * 1024 * 1024;
 
 /** An answer that is no success and is not tried again. */
 class Refused extends Error {
-  /** @param {Answer} answer @param {boolean} mayHaveArrived whether an earlier attempt may have arrived */
+  /** @param {Answer} answer @param {boolean} mayHaveArrived whether an earlier attempt at a put may have arrived */
   constructor(answer, mayHaveArrived) {
     super(`status ${answer.status}`);
     this.status = answer.status;
@@ -132,6 +132,7 @@ export class S3Store {
    * @returns {Promise<Answer>}
    */
   async request(method, url, { headers = {}, body, most = ERROR_BYTES } = {}) {
+    const isPut = method === 'PUT';
     let mayHaveArrived = false;
     /** @type {unknown} */
     let last = null;
@@ -143,11 +144,11 @@ export class S3Store {
         last = new Refused(answer, mayHaveArrived);
         if (!isTransient(answer.status)) throw last;
         // 409 and 429 were refused before anything was done; after the others nobody knows.
-        if (answer.status !== 409 && answer.status !== 429) mayHaveArrived = true;
+        if (answer.status !== 409 && answer.status !== 429) mayHaveArrived = isPut;
       } catch (error) {
         if (error instanceof Refused || isCode(error) || !isNoAnswer(error)) throw error;
         last = error;
-        mayHaveArrived = true;
+        mayHaveArrived = isPut;
       }
     }
     throw new DeltawireError('store_unavailable', `${method} ${url}: ${/** @type {Error} */ (last)?.message}`, {
@@ -167,7 +168,8 @@ export class S3Store {
       return await work;
     } catch (error) {
       if (!(error instanceof Refused)) throw error;
-      const { status, code } = error;
+      const { status, code, mayHaveArrived } = error;
+      if (mayHaveArrived) fail('store_unavailable', `${key}: the outcome is not known (STO-20)`, error);
       if (status === 404 && code === 'NoSuchBucket') fail('store_unavailable', 'there is no such bucket', error);
       if (status === 404) fail('object_not_found', key, error);
       if (status === 401 || status === 403) fail('store_denied', `${key}: ${code || status}`, error);
@@ -257,8 +259,9 @@ export class S3Store {
       if (error.status !== 412) return this.mapped(key, Promise.reject(error));
       if (error.mayHaveArrived) {
         const found = await this.get(key, bytes.length).catch((failure) => {
+          if (!isCode(failure)) throw failure;
           if (isCode(failure, 'limit_exceeded', 'object_not_found')) return null;
-          throw failure;
+          return fail('store_unavailable', `${key}: the outcome is not known (STO-20)`, failure);
         });
         if (found && Buffer.compare(found.bytes, bytes) === 0) return found.token;
       }

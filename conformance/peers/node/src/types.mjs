@@ -49,7 +49,7 @@ export const timestamp = pattern(
   /^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(?:\.[0-9]{1,9})?Z$/,
   'a timestamp',
 );
-export const versionString = pattern(/^[0-9]{1,4}\.[0-9]{1,4}$/, 'a version string');
+export const versionString = pattern(/^(?:0|[1-9][0-9]{0,3})\.(?:0|[1-9][0-9]{0,3})$/, 'a version string');
 
 /** @type {Check} */
 export const name = (value, at) => {
@@ -78,7 +78,7 @@ export const fileName = (value, at) => {
 /** @type {Check} FRK-2 */
 export const plainUrl = (value, at) => {
   string(value, at);
-  if (value.length > 2000 || !/^[A-Za-z][A-Za-z0-9+.-]*:\/\/[^/?#@\s]*(?:\/[^?#\s]*)?$/.test(value)) {
+  if ([...value].length > 2000 || !/^[A-Za-z][A-Za-z0-9+.-]*:\/\/[^/?#@\s]*(?:\/[^?#\s]*)?$/.test(value)) {
     refuse(at, 'not a plain URL');
   }
 };

@@ -36,11 +36,17 @@ test('publish, materialize, show, follow and lease', async (t) => {
     await writeFile(join(input, String(n), 'input.json'), JSON.stringify({ aliases: { v: 'w' }, metadata: { n } }));
   }
   const server = start('serve');
+  t.after(() => server.kill());
   server.stderr.resume();
   const lines = createInterface({ input: server.stdout })[Symbol.asyncIterator]();
   const call = async (/** @type {string[]} */ ...args) => {
     server.stdin.write(`${JSON.stringify(args)}\n`);
-    return JSON.parse((await lines.next()).value);
+    const output = [];
+    for (;;) {
+      const { line, status } = JSON.parse((await lines.next()).value);
+      if (status !== undefined) return { status, output };
+      output.push(line);
+    }
   };
   assert.equal((await call('describe')).output[0].contract, 1);
   assert.deepEqual(await call('materialize', store, target, 'latest', '{}'), {

@@ -189,7 +189,7 @@ test('JSON that is not I-JSON', () => {
   }
   assert.throws(read('{"a":[[[[]]]]}'), code('limit_exceeded'));
   const value = parseJson(Buffer.from(' {"__proto__":1,"a":"\\ud83d\\ude00é","b":[true,null,-0,1e2]} '), 4);
-  assert.deepEqual([value.__proto__, value.a, value.b[2], value.b[3].text], [1, '😀é', 0, '1e2']);
+  assert.deepEqual([value.__proto__, value.a, value.b[2], value.b[3].text], [1, '😀é', -0, '1e2']);
 });
 
 test('tables that cannot be', () => {

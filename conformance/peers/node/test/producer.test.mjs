@@ -220,7 +220,7 @@ test('a signed stream', async (t) => {
   await producer.publish({ tensors });
   await producer.publish({ tensors });
   await producer.close();
-  for (const publicKeys of [[], [signer.publicKey]])
+  for (const publicKeys of [null, [signer.publicKey]])
     assert.equal(await new Consumer(store, { publicKeys }).update(), 1);
   await assert.rejects(new Consumer(store, { publicKeys: [other.publicKey] }).update(), code('bad_signature'));
   await assert.rejects(Producer.open(store), code('invalid_argument'));
