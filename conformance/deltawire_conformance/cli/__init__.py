@@ -11,5 +11,9 @@ def main() -> None:
         from deltawire_conformance.cli.app import app  # noqa: PLC0415 - an interrupt is caught from here on
 
         app(prog_name="deltawire-conformance")
+    except ModuleNotFoundError as missing:
+        if missing.name not in {"jsonschema", "cryptography"}:
+            raise
+        sys.exit(f"deltawire-conformance needs {missing.name}: pip install 'deltawire[conformance]'")
     except KeyboardInterrupt:  # before a command began, or after it ended
         sys.exit(130)
