@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from deltawire.errors import DeltawireError, LimitExceededError, MalformedRecordError
 from deltawire.format import strict_json
+from deltawire.format.records import HeadRecord
 from deltawire.limits import DEFAULT_LIMITS, Limits
 from tests.core.refusal import refusal
 
@@ -129,6 +130,11 @@ def test_merge_keeps_what_it_does_not_know(old: dict[str, Any], new: dict[str, A
     merged = strict_json.merge(old, new)
     assert (json.dumps(old), json.dumps(new)) == (kept, given_new), "its arguments are as they were"
     assert merged == {name: new.get(name, old.get(name)) for name in {*old, *new}}
+
+
+def test_members_that_are_known_do_not_stay() -> None:
+    old = {"version": 3, "anchor": 2, "signature": {"key": "x"}, "later": {"anchor": 1}}
+    assert strict_json.unknown(old, HeadRecord) == {"later": {"anchor": 1}}
 
 
 def test_merge_by_hand() -> None:

@@ -156,6 +156,11 @@ def encode(record: msgspec.Struct) -> bytes:
     return msgspec.json.encode(record)
 
 
+def unknown(record: dict[str, Any], kind: type[msgspec.Struct]) -> dict[str, Any]:
+    """The members of a record that its type does not know (VER-5)."""
+    return {name: value for name, value in record.items() if name not in kind.__struct_fields__}
+
+
 def merge(old: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
     """Lay a record over an older one of the same key and keep the members of it that we do not know (VER-5)."""
     return {**old, **new}

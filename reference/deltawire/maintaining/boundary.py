@@ -115,7 +115,7 @@ class Boundary:
         )
         members = msgspec.to_builtins(record)
         if before is not None:  # members that we do not know stay; that nothing is kept is said by absence. VER-5
-            members = strict_json.merge({n: v for n, v in before.members.items() if n != "kept"}, members)
+            members = strict_json.merge(strict_json.unknown(before.members, RetentionRecord), members)
         data = msgspec.json.encode(members)
         records.decode(data, RetentionRecord, what=keys.RETENTION, limits=self._limits)  # LIM-4
         mode: PutMode = "create" if before is None else ReplaceIf(before.token)

@@ -18,6 +18,7 @@ def write_head(store: Store, head: HeadRecord, *, limits: Limits) -> None:
     members = msgspec.to_builtins(head)
     with suppress(DeltawireError):
         data = store.get(keys.HEAD, max_bytes=limits.record_bytes).data
-        members = strict_json.merge(strict_json.parse(data, what=keys.HEAD, limits=limits), members)
+        before = strict_json.parse(data, what=keys.HEAD, limits=limits)
+        members = strict_json.merge(strict_json.unknown(before, HeadRecord), members)
     with suppress(DeltawireError):
         store.put(keys.HEAD, msgspec.json.encode(members), mode="overwrite")

@@ -235,7 +235,8 @@ class WriterLease:
         failure: StoreError = StoreUnavailableError(f"{keys.LEASE} was not written, and nobody else wrote it")
         for pause in (*pauses, None):
             # Members that we do not know stay. VER-5
-            merged = members if before is None else strict_json.merge(before.members, members)
+            stays = {} if before is None else strict_json.unknown(before.members, LeaseRecord)
+            merged = strict_json.merge(stays, members)
             mode: PutMode = "create" if before is None else ReplaceIf(before.token)
             try:
                 token = self._store.put(keys.LEASE, msgspec.json.encode(merged), mode=mode)
