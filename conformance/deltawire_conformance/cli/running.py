@@ -19,6 +19,7 @@ from deltawire_conformance.adapter import CONTRACT, SECONDS, Adapter, AdapterErr
 from deltawire_conformance.case import Role, find_cases
 from deltawire_conformance.cli.options import AsJson, Strict
 from deltawire_conformance.cli.telling import telling
+from deltawire_conformance.frozen import read_frozen
 from deltawire_conformance.places import Place, StorePlace
 from deltawire_conformance.report.files import write_report
 from deltawire_conformance.report.plain import plain_results
@@ -28,6 +29,8 @@ from deltawire_conformance.runner import Plan, read_expected_failures, run_cases
 from deltawire_conformance.simulator.place import SimulatorPlace
 from deltawire_conformance.simulator.server import Simulator
 
+SPEC_VERSION = "0.1"
+"""The version of SPEC.md whose cases count."""
 WORKERS = 2 * (os.cpu_count() or 1)
 """Many cases wait for a lease, or for an answer that comes late."""
 
@@ -80,13 +83,14 @@ def run(  # noqa: PLR0913, PLR0917 - typer makes options of these
             typer.echo(f"adapter: {error}", err=True)
             raise typer.Exit(2) from None
         roles: list[Role] = [role for role in driven.description.roles if not profile or role in profile]
-        plan = Plan(roles=roles, expected=expected, seconds=seconds, workers=workers)
+        frozen = frozenset(read_frozen(SPEC_VERSION).cases)
+        plan = Plan(roles=roles, frozen=frozen, expected=expected, seconds=seconds, workers=workers)
         total = sum(place.takes(one) for one in chosen for place in places)
         tell = stack.enter_context(telling(total, quiet=as_json))
         found_results = run_cases(chosen, driven, places, plan, tell=tell)
     results = Results(
         suite_version=__version__,
-        spec_version="0.1",
+        spec_version=SPEC_VERSION,
         contract=CONTRACT,
         started_at=started.isoformat(timespec="seconds").replace("+00:00", "Z"),
         seconds=round(time.monotonic() - clock, 1),
