@@ -81,21 +81,21 @@ def all_good() -> Results:
     )
 
 
-STORE = "/tmp/deltawire-conformance-x1/chain/stale-epoch-1f2e3d4c/store"
+STORE = "/run/deltawire-conformance-x1/chain/stale-epoch-1f2e3d4c/store"
 
 
 def failures() -> list[CaseResult]:
     laid = StepLog(step={"do": "put", "tree": "store"})
     first = StepLog(
         step={"do": "materialize", "version": 1, "state": "1"},
-        arguments=("materialize", STORE, "/tmp/deltawire-conformance-x1/target", "1", "{}"),
+        arguments=("materialize", STORE, "/run/deltawire-conformance-x1/target", "1", "{}"),
         status=0,
         output=[{"version": 1, "state_digest": "2c4c374d8aa48864", "tensors": {}, "files": {}}],
         seconds=0.31,
     )
     taken = StepLog(
         step={"do": "materialize", "error": ["broken_chain"]},
-        arguments=("materialize", STORE, "/tmp/deltawire-conformance-x1/target", "latest", "{}"),
+        arguments=("materialize", STORE, "/run/deltawire-conformance-x1/target", "latest", "{}"),
         status=0,
         output=[
             {
