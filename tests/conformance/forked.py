@@ -7,20 +7,26 @@ import json
 import multiprocessing
 import os
 import sys
+import tempfile
 import threading
 from collections.abc import Mapping
 from contextlib import suppress
+from functools import cache
+from multiprocessing import forkserver
 from multiprocessing.connection import Connection
 from types import ModuleType
 from typing import Any
 
 import msgspec
+import pytest
 
 from deltawire_conformance.adapter import Adapter, Description
 from deltawire_conformance.calls import ServedCall, Server
+from deltawire_conformance.resources import CASES
 from mutants import Mutant, all_mutants
 from mutants.__main__ import ADAPTER
 
+SMALL = CASES / "records" / "valid" / "publish-three"
 _CONTEXT = multiprocessing.get_context("forkserver")
 _CONTEXT.set_forkserver_preload([__name__])
 
@@ -35,9 +41,19 @@ def load_adapter() -> ModuleType:
     return module
 
 
-if multiprocessing.parent_process() is None and "pytest" not in sys.modules:  # the process that is forked
-    load_adapter()
+def _warm_up() -> None:
+    """Import everything and load every kernel, once for all children."""
     all_mutants()
+    with tempfile.TemporaryDirectory() as folder:
+        for call in (
+            ["publish", f"{folder}/stream", str(SMALL / "input"), "{}"],
+            ["materialize", f"{folder}/stream", f"{folder}/target", "latest", "{}"],
+        ):
+            assert load_adapter().run(call, lambda _: None) == 0
+
+
+if sys.argv[0] == "-c" and "xdist" not in sys.modules:  # the process that is forked
+    _warm_up()
 
 
 def _serve(name: str, environment: Mapping[str, str], calls: Connection) -> None:
@@ -59,10 +75,19 @@ def _serve(name: str, environment: Mapping[str, str], calls: Connection) -> None
             say({"status": adapter.run(arguments, lambda line: say({"line": line}))})
 
 
+@cache
+def _ensure_warm(paths: str) -> None:
+    """Start the process that is forked. It looks for what it imports first in its environment alone."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONPATH", paths)
+        forkserver.ensure_running()
+
+
 class ForkedServer(Server):
     """A process that answers calls over a pipe of ``multiprocessing``."""
 
     def __init__(self, name: str, environment: Mapping[str, str]) -> None:
+        _ensure_warm(environment["PYTHONPATH"])
         self._call = None
         self._calls, theirs = _CONTEXT.Pipe()
         self._forked = _CONTEXT.Process(target=_serve, args=(name, environment, theirs), daemon=True)

@@ -80,7 +80,7 @@ MUTANTS = [
     Mutant(
         name="stopped-beside-the-line",
         what="stops at an anchor or a span that it cannot read",
-        patch=replace("deltawire.reading.ways:WayFinder.pass_over", by=_stop),
+        patch=replace("deltawire.reading.ways:WayFinder._pass_over_record", by=_stop),
         caught_by=(
             *cases("anchor-reader-feature anchor-major-version span-reader-feature span-major-version"),
             "signatures/anchor-unsigned",

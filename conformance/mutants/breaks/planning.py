@@ -20,7 +20,7 @@ MUTANTS = [
         what="says that no way is left where it could say why",
         patch=edit(
             "deltawire.reading.ways:WayFinder._cheapest",
-            ("raise (self._first or lost(start, target))", "raise lost(start, target)"),
+            ("raise self._lost(start, target)", "raise lost(start, target)"),
         ),
         caught_by=("planning/malformed-between",),
     ),
@@ -52,7 +52,8 @@ MUTANTS = [
         name="spans-stop",
         what="stops at a span that cannot be read",
         patch=edit(
-            "deltawire.reading.ways:WayFinder._read_spans", ("self.pass_over(link, record)  # SPN-6", "raise record")
+            "deltawire.reading.ways:WayFinder._read_spans",
+            ("self._pass_over_record(link, record)  # SPN-6", "raise record"),
         ),
         caught_by=(
             "planning/span-passed-over-cut",

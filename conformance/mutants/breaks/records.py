@@ -146,7 +146,7 @@ MUTANTS = [
         caught_by=cases(
             "commit-id-upper-case created-at-offset created-at-long-fraction state-digest-upper-case "
             "table-digest-bare kind-of-an-anchor producer-name-empty producer-name-long "
-            "protocol-version-of-three unknown-writers"
+            "unknown-writers"
         ),
     ),
     Mutant(

@@ -49,7 +49,10 @@ MUTANTS = [
                 by=lambda real: lambda value, kind, **more: real({**value, "protocol_version": "0.1"}, kind, **more),
             ),
         ),
-        caught_by=("records/version-with-leading-zero",),
+        caught_by=(
+            "records/protocol-version-of-three",
+            "records/version-with-leading-zero",
+        ),
     ),
     Mutant(
         name="version-before-protocol",
@@ -161,7 +164,10 @@ MUTANTS = [
     Mutant(
         name="keeps-members-of-members",
         what="keeps what it does not find in members that it writes anew",
-        patch=replace("deltawire.format.strict_json:merge", by=_merged),
+        patch=both(
+            replace("deltawire.format.strict_json:merge", by=_merged),
+            replace("deltawire.format.strict_json:unknown", by=lambda record, _: record),
+        ),
         caught_by=("lease/members-of-the-former",),
     ),
     Mutant(
