@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from functools import cached_property
 from pathlib import Path
@@ -249,17 +248,7 @@ class CaseFolder:
         root = self.path / name
         return {str(file.relative_to(root)): file.read_bytes() for file in sorted(root.rglob("*")) if file.is_file()}
 
-    def tree_or_none(self, name: str) -> dict[str, bytes] | None:
-        """The objects of a tree that may be missing."""
-        return self.tree(name) if (self.path / name).is_dir() else None
-
 
 def find_cases(root: Path) -> Iterator[CaseFolder]:
     """All cases below a folder, in the order of their ids."""
     yield from sorted((CaseFolder(file.parent) for file in root.glob("*/*/*/case.json")), key=lambda case: case.id)
-
-
-def schema() -> dict[str, Any]:
-    """JSON Schema of ``case.json``, made from the types above."""
-    made: dict[str, Any] = json.loads(msgspec.json.encode(msgspec.json.schema(Case)))
-    return made

@@ -6,7 +6,7 @@ import json
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import singledispatchmethod
 from pathlib import Path
@@ -384,7 +384,3 @@ def _committed(answer: Answer, versions: tuple[int, ...]) -> Iterator[str]:
 def scratch_folder() -> tempfile.TemporaryDirectory[str]:
     """A folder for the targets of a case."""
     return tempfile.TemporaryDirectory(prefix="deltawire-conformance-")
-
-
-Progress = Callable[[CaseFolder, Status], None]
-"""Told of each case that has ended."""

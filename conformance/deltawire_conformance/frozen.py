@@ -43,5 +43,9 @@ def case_digest(case: CaseFolder) -> str:
 
 def as_draft(version: str, cases: Iterable[CaseFolder]) -> Frozen:
     """All cases there are, as a draft."""
-    found = {case.id: case_digest(case) for case in cases if case.case.since <= version}
+    found = {case.id: case_digest(case) for case in cases if _numbers(case.case.since) <= _numbers(version)}
     return Frozen(spec_version=version, status="draft", cases=found)
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    return tuple(map(int, version.split(".")))

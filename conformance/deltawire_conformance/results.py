@@ -18,6 +18,7 @@ but is not among the frozen requirements of the version claimed."""
 
 PASSING: frozenset[Status] = frozenset({"pass", "expected_failure", "not_claimed", "not_scored"})
 """What lets a run succeed."""
+NOT_COUNTED: frozenset[Status] = frozenset({"not_claimed", "not_scored"})
 
 
 class CaseResult(Struct, kw_only=True, omit_defaults=True):
@@ -64,12 +65,19 @@ class Results(Struct, kw_only=True):
     stores: list[str]
     roles: list[Role]
     cases: list[CaseResult]
+    strict: bool = False
+    """Whether what SPEC.md only recommends counts too."""
     profiles: list[Profile] = field(default_factory=list)
 
     @property
     def ok(self) -> bool:
-        """Whether nothing failed that was not expected to, and nothing passed that was."""
-        return all(case.status in PASSING for case in self.cases)
+        """Whether something was run, nothing failed that was not expected to, and nothing passed that was."""
+        ran = any(case.status not in NOT_COUNTED for case in self.cases)
+        return ran and not any(self._spoils(case) for case in self.cases)
+
+    def _spoils(self, case: CaseResult) -> bool:
+        recommended = case.level == "should" and case.status == "fail" and not self.strict
+        return case.status not in PASSING and not recommended
 
     def counts(self) -> Counter[str]:
         """Cases by status."""
@@ -83,9 +91,7 @@ def profiles(roles: list[Role], cases: list[CaseResult], *, strict: bool) -> lis
         counted = [
             case
             for case in cases
-            if case.role == role
-            and case.status not in {"not_claimed", "not_scored"}
-            and (strict or case.level == "must")
+            if case.role == role and case.status not in NOT_COUNTED and (strict or case.level == "must")
         ]
         passed = sum(case.status == "pass" for case in counted)
         made.append(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import defaultdict
 from collections.abc import Iterable
 from pathlib import Path
@@ -10,10 +9,9 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
-from deltawire_conformance.resources import REQUIREMENTS, SPEC
+from deltawire_conformance.resources import REQUIREMENTS
 from deltawire_conformance.results import CaseResult
-
-_DEFINED = re.compile(r"^ *(?:- |\d+\. )?\*\*([A-Z]{3}-\d+)\*\* (Dropped:)?", re.MULTILINE)
+from deltawire_conformance.specification import requirement_texts
 
 
 class Traceability(Struct, kw_only=True):
@@ -26,9 +24,9 @@ class Traceability(Struct, kw_only=True):
     """By requirement: why no case shows it."""
 
 
-def defined(spec: Path = SPEC) -> list[str]:
+def defined() -> list[str]:
     """Every requirement that SPEC.md has, in its order; dropped ones left out."""
-    return [match[1] for match in _DEFINED.finditer(spec.read_text()) if not match[2]]
+    return [name for name, text in requirement_texts().items() if not text.startswith("Dropped:")]
 
 
 def exclusions(folder: Path = REQUIREMENTS) -> dict[str, str]:

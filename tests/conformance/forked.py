@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import multiprocessing
 import os
@@ -14,7 +13,6 @@ from contextlib import suppress
 from functools import cache
 from multiprocessing import forkserver
 from multiprocessing.connection import Connection
-from types import ModuleType
 from typing import Any
 
 import msgspec
@@ -24,21 +22,11 @@ from deltawire_conformance.adapter import Adapter, Description
 from deltawire_conformance.calls import ServedCall, Server
 from deltawire_conformance.resources import CASES
 from mutants import Mutant, all_mutants
-from mutants.__main__ import ADAPTER
+from mutants.__main__ import load_adapter
 
 SMALL = CASES / "records" / "valid" / "publish-three"
 _CONTEXT = multiprocessing.get_context("forkserver")
 _CONTEXT.set_forkserver_preload([__name__])
-
-
-def load_adapter() -> ModuleType:
-    """The reference's adapter as a module."""
-    spec = importlib.util.spec_from_file_location("reference_adapter", ADAPTER)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 def _warm_up() -> None:

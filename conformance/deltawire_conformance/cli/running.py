@@ -65,7 +65,10 @@ def run(  # noqa: PLR0913, PLR0917 - typer makes options of these
         raise typer.BadParameter("an adapter knows one S3 endpoint: run the simulator and a bucket apart")
     chosen = [found for found in find_cases(CASES) if not case or found.id in case or found.area in case]
     known = [found.id for found in find_cases(CASES)]
-    expected = {} if expect_failures is None else read_expected_failures(expect_failures, known)
+    try:
+        expected = {} if expect_failures is None else read_expected_failures(expect_failures, known)
+    except (ValueError, OSError) as error:
+        raise typer.BadParameter(str(error)) from None
     if not chosen:
         typer.echo(f"no case is called {' or '.join(case or ())}", err=True)
         raise typer.Exit(2)
@@ -82,7 +85,12 @@ def run(  # noqa: PLR0913, PLR0917 - typer makes options of these
         except (AdapterError, OSError) as error:
             typer.echo(f"adapter: {error}", err=True)
             raise typer.Exit(2) from None
-        roles: list[Role] = [role for role in driven.description.roles if not profile or role in profile]
+        claimed = driven.description.roles
+        # What was asked for and is not there is no success: it is a failure to be told of.
+        for role in profile or ():
+            if role not in claimed:
+                raise typer.BadParameter(f"the adapter does not claim the role {role!r}, but {', '.join(claimed)}")
+        roles: list[Role] = [role for role in claimed if not profile or role in profile]
         frozen = frozenset(read_frozen(SPEC_VERSION).cases)
         plan = Plan(roles=roles, frozen=frozen, expected=expected, seconds=seconds, workers=workers)
         total = sum(place.takes(one) for one in chosen for place in places)
@@ -99,6 +107,7 @@ def run(  # noqa: PLR0913, PLR0917 - typer makes options of these
         stores=[place.kind for place in places],
         roles=roles,
         cases=found_results,
+        strict=strict,
         profiles=profiles(roles, found_results, strict=strict),
     )
     if report is not None:
