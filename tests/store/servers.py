@@ -39,9 +39,9 @@ class S3Server:
 
 @contextmanager
 def moto(folder: Path) -> Iterator[S3Server]:
-    """Run moto's server: exact error codes, objects in memory, no authentication."""
+    """Run moto's server, with one write at a time: exact error codes, objects in memory, no authentication."""
     port = free_port()
-    command = [_program("moto_server"), "-H", "127.0.0.1", "-p", str(port)]
+    command = [sys.executable, str(Path(__file__).with_name("locked_moto.py")), str(port)]
     with _running("moto", command, folder, port) as server:
         _create_bucket(server)
         yield server
