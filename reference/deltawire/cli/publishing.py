@@ -40,6 +40,10 @@ AnchorEvery = Annotated[
 Absolute = Annotated[
     bool, typer.Option("--absolute", help="Create the stream for engines that keep no copy of the old weights.")
 ]
+Ranked = Annotated[
+    bool,
+    typer.Option("--ranked", help="Create the stream for the smallest codec, which not every engine can read."),
+]
 SingleWriter = Annotated[
     bool,
     typer.Option("--single-writer", help="Declare that nobody else writes; for stores without conditional writes."),
@@ -66,6 +70,7 @@ def publish(  # noqa: PLR0913, PLR0917 - typer makes options of these
     metadata: Metadata = None,
     anchor_every: AnchorEvery = 50,
     absolute: Absolute = False,  # noqa: FBT002
+    ranked: Ranked = False,  # noqa: FBT002
     single_writer: SingleWriter = False,  # noqa: FBT002
     sign_key: SignKey = None,
     co_signer: CoSigners = None,
@@ -101,6 +106,7 @@ def publish(  # noqa: PLR0913, PLR0917 - typer makes options of these
             store,
             anchors=policy,
             absolute=absolute,
+            ranked=ranked,
             single_writer=single_writer,
             signing_key=sign_key,
             co_signers=co_signer,

@@ -59,6 +59,8 @@ class Codec(ABC):
     name: ClassVar[str]
     needs_base: ClassVar[bool]
     """Whether decoding needs the old bits; a stream with the feature ``absolute`` has no such rows."""
+    needs_box: ClassVar[bool] = False
+    """Whether encoding and decoding look at all old bits of the box, and not only at those of changed elements."""
 
     @abstractmethod
     def streams(self, dtype: Dtype) -> tuple[str, ...]:

@@ -17,6 +17,7 @@ class RankedCodec(Codec):
 
     name = "ranked"
     needs_base = True
+    needs_box = True
 
     def streams(self, dtype: Dtype) -> tuple[str, ...]:
         return ("classes", "items")
@@ -32,8 +33,6 @@ class RankedCodec(Codec):
     def decode(self, streams: Streams, dtype: Dtype, elements: int, changed: int, base: Base | None) -> Patch:
         if base is None:
             raise MalformedRowError("ranked: ranks cannot be read without a base")
-        if dtype.order != "float":
-            raise MalformedRowError(f"ranked: a tensor of {dtype.name} has no classes")
         starts, codes = _read_classes(streams["classes"])
         bits = base.gather(None)
         found = decode_ranked(bits, changed, starts, class_sizes(bits, starts), codes, streams["items"])

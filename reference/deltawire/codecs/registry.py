@@ -5,10 +5,11 @@ from __future__ import annotations
 from deltawire.codecs.base import Codec
 from deltawire.codecs.dense import DenseCodec
 from deltawire.codecs.gap import GapCodec, GapSetCodec
+from deltawire.codecs.ranked import RankedCodec
 from deltawire.errors import UnsupportedCodecError
 
-CODECS: dict[str, Codec] = {codec.name: codec for codec in (GapCodec(), GapSetCodec(), DenseCodec())}
-"""Codecs by name. Every consumer must read these three (COD-1)."""
+CODECS: dict[str, Codec] = {codec.name: codec for codec in (GapCodec(), GapSetCodec(), DenseCodec(), RankedCodec())}
+"""Codecs by name. Every consumer must read all but ``ranked``, which comes with a feature (COD-1, COD-4)."""
 
 
 def codec_of(name: str) -> Codec:

@@ -202,7 +202,7 @@ class ReaderPin:
         self._begun = True
         self._acquired_at = self._acquired_at or now()
         record = PinRecord(
-            **envelope(self._stream.stream_id, "pin", epoch=0, writer_features=()),
+            **envelope(self._stream.stream_id, "pin", epoch=0, writer_features=self._stream.writer_features),
             holder=self.terms.holder,
             acquired_at=self._acquired_at,
             ttl_ms=milliseconds(self.terms.ttl),

@@ -57,6 +57,8 @@ class Totals:
     after: int = 0
     covered: dict[int, int] = field(default_factory=dict)
     """Elements covered so far, by tensor."""
+    looked_at: dict[int, int] = field(default_factory=dict)
+    """Elements of boxes that had to be looked at whole, by tensor."""
 
 
 def stage_row(row: Row, tensor: Tensor, bits: TensorBits, totals: Totals) -> Change:
@@ -68,7 +70,12 @@ def stage_row(row: Row, tensor: Tensor, bits: TensorBits, totals: Totals) -> Cha
         MalformedRowError: the streams do not decode, or rows cover more than the whole tensor.
     """
     base = _BoxBase(bits, tensor, row.box)
-    patch = codec_of(row.codec).decode(row.streams, tensor.dtype, row.box.elements, row.changed, base)
+    codec = codec_of(row.codec)
+    if codec.needs_box:
+        looked_at = totals.looked_at[tensor.ordinal] = totals.looked_at.get(tensor.ordinal, 0) + row.box.elements
+        if looked_at > tensor.elements:  # many rows of a few bytes could look at a large tensor again and again. RNK-5
+            raise MalformedRowError(f"{row.codec} rows look at more elements of {tensor.name[:80]!r} than it has")
+    patch = codec.decode(row.streams, tensor.dtype, row.box.elements, row.changed, base)
     where = base.where(patch.positions)
     old = patch.old if patch.old is not None else np.array(bits.gather(where))
     if _digest(old, where, tensor) != row.digest_before:

@@ -13,9 +13,9 @@ PROTOCOL_VERSION = "0.1"
 VERSION_STRING = r"(0|[1-9][0-9]{0,3})\.(0|[1-9][0-9]{0,3})"
 """Two numbers, without leading zeros."""
 
-READER_FEATURES: frozenset[str] = frozenset()
-"""Features without which a consumer cannot read; none is defined in version 0.1."""
-WRITER_FEATURES: frozenset[str] = frozenset({"absolute", "signed"})
+READER_FEATURES: frozenset[str] = frozenset({"ranked"})
+"""Features without which a consumer cannot read: ``ranked`` allows the codec of that name."""
+WRITER_FEATURES: frozenset[str] = frozenset({"absolute", "ranked", "signed"})
 """Features without which a producer must not write: ``absolute`` allows only codecs that need no base, ``signed`` only
 records that are signed."""
 

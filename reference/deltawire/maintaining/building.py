@@ -235,7 +235,7 @@ class Run:
         writers: list[AnchorWriter | SpanWriter] = []
         try:
             planned = self._plan(segment, way, uploads, writers)
-            encoder = Encoder(absolute="absolute" in self._stream.writer_features)
+            encoder = Encoder.of(self._stream.writer_features)
             fetched = run_pass(self._transfer, planned, encoder, self._deadline)
             uploads.finish(self._deadline)  # CMT-1
         except BaseException as error:

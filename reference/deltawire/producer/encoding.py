@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
+from typing import Self
 
 import numpy as np
 import numpy.typing as npt
@@ -15,7 +16,7 @@ import pyarrow as pa
 from deltawire.codecs.base import BoxChange, Codec, Stream
 from deltawire.codecs.registry import CODECS
 from deltawire.format.boxes import Box, flat_range, split
-from deltawire.format.dtypes import Bits
+from deltawire.format.dtypes import Bits, Dtype
 from deltawire.format.tensors import Tensor
 from deltawire.kernels.access import put, take
 from deltawire.kernels.digest import digest_changes, digest_range
@@ -36,6 +37,20 @@ class Encoder:
 
     absolute: bool = False
     """Use only codecs that need no base (feature ``absolute``)."""
+    ranked: bool = False
+    """Use the codec ``ranked`` for floats (feature ``ranked``)."""
+
+    @classmethod
+    def of(cls, features: Collection[str]) -> Self:
+        """The encoder for a stream with these writer features."""
+        absolute = "absolute" in features
+        return cls(absolute=absolute, ranked="ranked" in features and not absolute)  # COD-2, COD-4
+
+    def _sparse(self, dtype: Dtype) -> Codec:
+        """The codec for boxes of which little changed."""
+        if self.absolute:
+            return CODECS["gap-set"]
+        return CODECS["ranked" if self.ranked and dtype.order == "float" else "gap"]
 
     def rows(self, tensor: Tensor, old: Bits, new: Bits, room: Room) -> Iterator[Row]:
         """Rows of one tensor: none for boxes in which nothing changed (DLT-2).
@@ -88,7 +103,7 @@ class Encoder:
                 inside = (positions[first:last] - positions.dtype.type(start)).astype(np.uint32, copy=False)
                 changes = Changes(inside, old[first:last], take(after, inside))
                 before = None
-                if len(inside) >= DENSE_FRACTION * length:
+                if len(inside) >= DENSE_FRACTION * length or self._sparse(tensor.dtype).needs_box:
                     before = after.copy()
                     put(before, inside, changes.old)
                 yield self._row(tensor, box, start, BoxChange(before, after, changes))
@@ -111,7 +126,7 @@ class Encoder:
         )
 
     def _encode(self, tensor: Tensor, change: BoxChange) -> tuple[Codec, dict[str, Stream]]:
-        sparse = CODECS["gap-set" if self.absolute else "gap"]
+        sparse = self._sparse(tensor.dtype)
         streams = sparse.encode(change, tensor.dtype)
         if len(change.changes.positions) < DENSE_FRACTION * change.new.size:
             return sparse, streams

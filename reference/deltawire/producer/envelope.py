@@ -29,7 +29,7 @@ def envelope(
         "epoch": epoch,
         "created_at": now(),
         "producer": Producer(name="deltawire-python", version=__version__),
-        "reader_features": (),
+        "reader_features": tuple(name for name in writer_features if name in features.READER_FEATURES),  # STR-4
         "writer_features": writer_features,
         "metadata": metadata or {},
     }

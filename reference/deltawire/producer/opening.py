@@ -60,6 +60,7 @@ def open_line(
     store: Store,
     *,
     absolute: bool,
+    ranked: bool,
     single_writer: bool,
     signing: Signing | None,
     terms: LeaseTerms,
@@ -92,10 +93,12 @@ def open_line(
             if not single_writer:
                 transfer.call(deadline, lambda: check_arbitration(store))
             # Whoever loses this race reads the winner's record and goes on with it. OPN-2
-            data = _stream_record(absolute=absolute, single_writer=single_writer, signing=signing, limits=limits)
+            data = _stream_record(
+                absolute=absolute, ranked=ranked, single_writer=single_writer, signing=signing, limits=limits
+            )
             transfer.call(deadline, lambda: create_record(store, keys.STREAM, data, deadline=deadline))
             stream = reader.stream(deadline)
-        _check_stream(stream, absolute=absolute, arbitrates=arbitrates)
+        _check_stream(stream, absolute=absolute, ranked=ranked, arbitrates=arbitrates)
         reader = reader_for(transfer, signing, deadline)
         stream = reader.stream(deadline)
         if stream.origin is not None:
@@ -163,8 +166,10 @@ def check_arbitration(store: Store) -> None:
     raise StoreUnfitError(f"{store.url} takes conditional creates, but ignores the condition")
 
 
-def _stream_record(*, absolute: bool, single_writer: bool, signing: Signing | None, limits: Limits) -> bytes:
-    wanted = {"absolute": absolute, "signed": signing is not None}
+def _stream_record(
+    *, absolute: bool, ranked: bool, single_writer: bool, signing: Signing | None, limits: Limits
+) -> bytes:
+    wanted = {"absolute": absolute, "ranked": ranked, "signed": signing is not None}
     names = tuple(name for name, asked in wanted.items() if asked)
     record = StreamRecord(
         **envelope(str(uuid.uuid4()), "stream", epoch=0, writer_features=names),
@@ -176,12 +181,14 @@ def _stream_record(*, absolute: bool, single_writer: bool, signing: Signing | No
     return data
 
 
-def _check_stream(stream: StreamRecord, *, absolute: bool, arbitrates: bool) -> None:
+def _check_stream(stream: StreamRecord, *, absolute: bool, ranked: bool, arbitrates: bool) -> None:
     features.check_features(stream.writer_features, features.WRITER_FEATURES, role="writer")  # VER-3
     if stream.writers == "many" and not arbitrates:
         raise StoreUnfitError("the stream allows many writers, but this store cannot arbitrate between them")  # STR-3
     if absolute and "absolute" not in stream.writer_features:
         raise InvalidArgumentError("the stream was not created as absolute")
+    if ranked and "ranked" not in stream.writer_features:
+        raise InvalidArgumentError("the stream was not created for the codec ranked")
 
 
 def _check_fork(reader: StreamReader, deadline: Deadline) -> None:

@@ -65,6 +65,8 @@ class Publisher:
         store: URL or store of the stream.
         anchors: when to write full snapshots besides the first.
         absolute: create the stream for consumers that keep no copy of the bits; costs about a byte a changed element.
+        ranked: create the stream for the codec ``ranked``: a third fewer bytes, but not every consumer can read it, and
+            applying a version costs a look at every old weight instead of those that change.
         single_writer: declare that nobody else ever writes; needed on stores that cannot arbitrate. There is no lease.
         signing_key: sign records with this Ed25519 private key (the path of a PKCS8 PEM file, its text, or a key
             object of ``cryptography``). A new stream is then signed for good; a signed stream needs one of its keys.
@@ -92,6 +94,7 @@ class Publisher:
         *,
         anchors: AnchorPolicy | None = None,
         absolute: bool = False,
+        ranked: bool = False,
         single_writer: bool = False,
         signing_key: PrivateKeyLike | None = None,
         co_signers: Sequence[PublicKeyLike] | None = None,
@@ -106,6 +109,8 @@ class Publisher:
     ) -> None:
         from deltawire.store import open_store  # noqa: PLC0415 - stores are imported when one is opened
 
+        if absolute and ranked:
+            raise InvalidArgumentError("ranks are among old weights, which readers of an absolute stream do not keep")
         signing = as_signing(signing_key, co_signers)
         self._store = store if isinstance(store, Store) else open_store(store)
         self._opened = self._store is not store
@@ -115,6 +120,7 @@ class Publisher:
         self._line: Line = open_line(
             self._store,
             absolute=absolute,
+            ranked=ranked,
             single_writer=single_writer,
             signing=signing,
             terms=LeaseTerms(ttl=lease_ttl, take_over=take_over, holder=holder or this_process()),
@@ -123,7 +129,7 @@ class Publisher:
             deadline=Deadline.after(timeout),
         )
         self._features = self._line.stream.writer_features
-        self._encoding = EncodingPool(Encoder(absolute="absolute" in self._features), workers=workers)
+        self._encoding = EncodingPool(Encoder.of(self._features), workers=workers)
         self._uploads = Uploads(self._store, workers=workers)
         self._anchoring = Anchoring(
             self._store,
