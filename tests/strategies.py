@@ -10,6 +10,7 @@ import math
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 from hypothesis import HealthCheck, settings
@@ -186,6 +187,10 @@ def next_states(draw: st.DrawFn, state: State) -> State:
     """The same table, other bits."""
     bits = {name: draw(next_bits(old, state.dtypes[name])) for name, old in state.bits.items()}
     return replace(state, bits=bits)
+
+
+codec_options: st.SearchStrategy[dict[str, Any]] = st.sampled_from([{}, {"absolute": True}, {"ranked": True}])
+"""What a publisher is told of the codecs of its stream."""
 
 
 @st.composite

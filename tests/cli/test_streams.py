@@ -75,6 +75,20 @@ def test_absolute(run: Run, checkpoints: list[Path], tmp_path: Path) -> None:
     assert codecs <= {"gap-set", "dense"}
 
 
+def test_ranked(run: Run, checkpoints: list[Path], tmp_path: Path) -> None:
+    run("publish", tmp_path / "s", *checkpoints[:2], "--ranked")
+    assert run("log", tmp_path / "s", "--json").json["features"] == ["ranked"]
+    changes = run("show", tmp_path / "s", 1, "--json").json["changes"]
+    assert {codec for change in changes for codec in change["codecs"]} <= {"ranked", "dense"}
+    run("publish", tmp_path / "s", checkpoints[2])  # the stream says which codec
+    assert run("verify", tmp_path / "s", "--deep").status == 0
+    refused = run("publish", tmp_path / "t", checkpoints[0], "--ranked", "--absolute")
+    assert refused.status == 2
+    assert not (tmp_path / "t").exists()
+    run("publish", tmp_path / "plain", checkpoints[0])
+    assert run("publish", tmp_path / "plain", checkpoints[1], "--ranked").status == 2
+
+
 def test_a_state_that_cannot_be_read_leaves_no_stream(run: Run, checkpoints: list[Path], tmp_path: Path) -> None:
     ran = run("publish", tmp_path / "s", checkpoints[0], tmp_path / "nothing")
     assert ran.status == 2

@@ -237,10 +237,12 @@ def test_counts_allocate_nothing_that_the_streams_do_not_hold() -> None:
             CODECS[name].decode(streams, BF16, 2**31 - 1, 2**31 - 1, HeldBase(SMALL))
 
 
-def test_gap_needs_a_base_and_the_others_do_not() -> None:
+def test_gap_and_ranked_need_a_base_and_the_others_do_not() -> None:
     with pytest.raises(MalformedRowError):
         CODECS["gap"].decode(gap_streams(), BF16, 20, 3, None)
-    assert {name: codec.needs_base for name, codec in CODECS.items()} == {"gap": True, "gap-set": False, "dense": False}
+    with pytest.raises(MalformedRowError):
+        CODECS["ranked"].decode({name: np.zeros(3, np.uint8) for name in ("classes", "items")}, BF16, 20, 3, None)
+    assert {name for name, codec in CODECS.items() if codec.needs_base} == {"gap", "ranked"}
 
 
 @pytest.mark.parametrize("name", ["", "GAP", "gap ", "ranked-9", "x" * 10_000, "gap\0"])

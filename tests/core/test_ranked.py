@@ -56,9 +56,7 @@ def test_any_cut_into_classes_will_do(box: tuple[Dtype, Bits, Bits], starts: np.
     codes, items = encode_ranked(old, changes.positions, changes.old, changes.new, starts)
     ends = np.append(starts[1:] - np.uint8(1), np.uint8(255))
     classes = np.concatenate([np.array([starts.size], np.uint8), ends, codes])
-    patch = RANKED.decode(
-        {"classes": classes, "items": items}, dtype, old.size, len(changes.positions), HeldBase(old)
-    )
+    patch = RANKED.decode({"classes": classes, "items": items}, dtype, old.size, len(changes.positions), HeldBase(old))
     assert patch.positions is not None
     assert np.array_equal(patch.positions, changes.positions)
     assert np.array_equal(patch.bits, changes.new)

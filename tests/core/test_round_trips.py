@@ -22,7 +22,7 @@ from deltawire.format.dtypes import DTYPES
 from deltawire.producer.anchors import NEVER
 from deltawire.snapshots.header import build_header, file_order
 from deltawire.store.memory import MemoryStore
-from tests.strategies import State, lines, next_states, same_bits, states
+from tests.strategies import State, codec_options, lines, next_states, same_bits, states
 
 _NUMBERS = itertools.count()
 
@@ -41,13 +41,13 @@ small_parts = st.builds(
 anchor_policies = st.sampled_from([NEVER, AnchorPolicy(every=2, outweigh=None), AnchorPolicy(every=1, outweigh=None)])
 
 
-@given(lines(), small_parts, anchor_policies, st.booleans(), st.sampled_from([1, 200, 1 << 30]))
+@given(lines(), small_parts, anchor_policies, codec_options, st.sampled_from([1, 200, 1 << 30]))
 def test_arrays_to_arrays(
-    line: list[State], parts: PartOptions, anchors: AnchorPolicy, absolute: bool, shard_bytes: int
+    line: list[State], parts: PartOptions, anchors: AnchorPolicy, codecs: dict[str, Any], shard_bytes: int
 ) -> None:
     store = new_store()
     with (
-        Publisher(store, parts=parts, anchors=anchors, absolute=absolute, shard_bytes=shard_bytes) as publisher,
+        Publisher(store, parts=parts, anchors=anchors, **codecs, shard_bytes=shard_bytes) as publisher,
         Follower(store) as along,
     ):
         for number, state in enumerate(line):

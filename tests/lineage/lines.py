@@ -16,7 +16,7 @@ from deltawire.reading.stream import Committed, StreamReader
 from deltawire.reading.transfer import Transfer
 from deltawire.store.base import Store
 from deltawire.store.memory import MemoryStore
-from tests.strategies import State, lines, same_bits
+from tests.strategies import State, codec_options, lines, same_bits
 
 _NUMBERS = itertools.count()
 FOREVER = Deadline(None)
@@ -40,12 +40,12 @@ class Given:
 
 @st.composite
 def streams(draw: st.DrawFn) -> Given:
-    """A stream of a few versions, with or without rebases, anchors and the feature ``absolute``."""
+    """A stream of a few versions, with or without rebases, anchors, and with any codecs."""
     given = Given(new_store(), draw(lines()), [])
     every = draw(st.sampled_from([None, 1, 2]))
     policy = AnchorPolicy(every=every, outweigh=None) if every else NEVER
     shard_bytes = draw(st.sampled_from([1, 200, 1 << 30]))
-    with Publisher(given.store, anchors=policy, absolute=draw(st.booleans()), shard_bytes=shard_bytes) as publisher:
+    with Publisher(given.store, anchors=policy, **draw(codec_options), shard_bytes=shard_bytes) as publisher:
         for number, state in enumerate(given.states):
             given.files.append(draw(files))
             publish(publisher, state, given.files[-1], step=number)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from hypothesis import strategies as st
 
@@ -27,7 +28,7 @@ from deltawire.store.base import Store
 from deltawire.store.memory import MemoryStore
 from deltawire.targets.arrays import ArraysTarget
 from tests.faults.line import descriptors
-from tests.strategies import State, next_states, same_bits, states
+from tests.strategies import State, codec_options, next_states, same_bits, states
 
 FOREVER = Deadline(None)
 SMALL = Ladder(smallest=2, largest=8)
@@ -54,7 +55,7 @@ def write_line(
     line: Sequence[State],
     *,
     anchors: AnchorPolicy = NEVER,
-    absolute: bool = False,
+    codecs: Mapping[str, Any] | None = None,
     shard_bytes: int = 1 << 30,
     files: Mapping[str, bytes] | None = None,
     parts: PartOptions = PARTS,
@@ -63,7 +64,7 @@ def write_line(
     store = new_store()
     rebases = []
     with Publisher(
-        store, anchors=anchors, absolute=absolute, shard_bytes=shard_bytes, parts=parts, workers=1
+        store, anchors=anchors, shard_bytes=shard_bytes, parts=parts, workers=1, **(codecs or {})
     ) as publisher:
         for number, state in enumerate(line):
             published = publisher.publish(state.arrays(), dtypes=state.dtype_names(), files=files)
@@ -91,12 +92,12 @@ def histories(draw: st.DrawFn, *, versions: int = 9) -> list[State]:
 
 @st.composite
 def written_lines(draw: st.DrawFn) -> Line:
-    """A stream of drawn states, with and without anchors of the producer's, shards, and the feature ``absolute``."""
+    """A stream of drawn states, with and without anchors of the producer's, shards, and codecs."""
     every = draw(st.sampled_from([None, 2, 3]))
     return write_line(
         draw(histories()),
         anchors=AnchorPolicy(every=every, outweigh=None) if every else NEVER,
-        absolute=draw(st.booleans()),
+        codecs=draw(codec_options),
         shard_bytes=draw(st.sampled_from([1, 200, 1 << 30])),
         files={"config.json": b"{}", "merges.txt": b"a b"},
     )
@@ -165,8 +166,7 @@ class Inspection:
 
     def _encoded(self, table: TensorTable, was: State, becomes: State) -> Delta:
         """The delta that a producer would make of the two states."""
-        absolute = "absolute" in self._reader.stream(FOREVER).writer_features
-        pool = EncodingPool(Encoder(absolute=absolute), workers=1)
+        pool = EncodingPool(Encoder.of(self._reader.stream(FOREVER).writer_features), workers=1)
         try:
             return encode_delta(
                 table.tensors,

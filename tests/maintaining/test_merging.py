@@ -98,16 +98,16 @@ def test_nothing_that_changed_takes_nothing() -> None:
     assert earlier.nbytes == 0
 
 
-@pytest.mark.parametrize("absolute", [False, True])
+@pytest.mark.parametrize("feature", ["", "absolute", "ranked"])
 @given(history=histories(), cut=st.integers(1, 40))
 def test_rows_of_what_is_known_to_have_changed_are_those_of_a_scan(
-    absolute: bool, history: tuple[Tensor, list[Bits]], cut: int
+    feature: str, history: tuple[Tensor, list[Bits]], cut: int
 ) -> None:
     tensor, states = history
     old, new = states[0], states[-1]
     where = np.flatnonzero(old != new).astype(np.uint32)
     room = Room(tensor.elements)
-    encoder = Encoder(absolute=absolute)
+    encoder = Encoder.of([feature])
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(encoding, "BOX_ELEMENTS", cut)
         expected = list(encoder.rows(tensor, old, new, room))

@@ -45,7 +45,7 @@ from tests.signing.streams import (
     without_anchor,
     write,
 )
-from tests.strategies import lines, same_bits
+from tests.strategies import codec_options, lines, same_bits
 
 KEYS = (OURS, NEXT, THEIRS)
 STREAM_AND_HINTS = (keys.STREAM, keys.HEAD, keys.LEASE)
@@ -71,7 +71,7 @@ def signers(store: MemoryStore) -> dict[str, str]:
 def test_whatever_is_published_is_signed_and_read(line: Any, every: int | None, data: st.DataObject) -> None:
     store = new_store()
     policy = AnchorPolicy(every=every, outweigh=None) if every else NEVER
-    with Publisher(store, signing_key=OURS, anchors=policy, absolute=data.draw(st.booleans())) as publisher:
+    with Publisher(store, signing_key=OURS, anchors=policy, **data.draw(codec_options)) as publisher:
         for drawn in line:
             done = publisher.publish(drawn.arrays(), dtypes=drawn.dtype_names())
             assert done.record.signature is not None

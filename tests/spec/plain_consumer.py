@@ -15,6 +15,8 @@ from typing import Any
 
 import pyarrow as pa
 
+from tests.spec.plain_ranked import ranked
+
 Get = Callable[[str], bytes | None]
 """Bytes of an object, None if there is none."""
 State = dict[str, bytearray]
@@ -134,13 +136,16 @@ def _apply(get: Get, delta: dict[str, Any], table: list[PlainTensor], state: Sta
         for row, streams in _rows(_object(get, part), part):
             tensor = table[row["tensor"]]
             data = state[tensor.name]
-            elements = math.prod(row["box_shape"])
-            where = [
-                tensor.flat(row["box_start"], row["box_shape"], position)
-                for position in _positions(row["codec"], streams, elements)
-            ]
-            old = [tensor.get(data, index) for index in where]
-            new = _values(row["codec"], streams, old, tensor)
+            box = [tensor.flat(row["box_start"], row["box_shape"], at) for at in range(math.prod(row["box_shape"]))]
+            if row["codec"] == "ranked":
+                before = [tensor.get(data, index) for index in box]
+                found = ranked(streams["classes"], streams["items"], before, tensor.width)
+                where, new = [box[position] for position in found], list(found.values())
+                old = [tensor.get(data, index) for index in where]
+            else:
+                where = [box[position] for position in _positions(row["codec"], streams, len(box))]
+                old = [tensor.get(data, index) for index in where]
+                new = _values(row["codec"], streams, old, tensor)
             assert len(new) == len(where)
             assert sum(map(tensor.share, where, old)) & M64 == row["digest_before"]
             assert sum(map(tensor.share, where, new)) & M64 == row["digest_after"]

@@ -15,6 +15,7 @@ from deltawire.errors import ObjectNotFoundError
 from deltawire.format.dtypes import DTYPES
 from deltawire.store.memory import MemoryStore
 from tests.spec.plain_consumer import Get, read_version
+from tests.strategies import codec_options
 
 WIDTHS = {name: dtype for name, dtype in DTYPES.items() if not dtype.packed}
 
@@ -39,7 +40,7 @@ def _random(rng: np.random.Generator, dtype: str, shape: tuple[int, ...]) -> Any
     dtypes=st.lists(st.sampled_from(sorted(WIDTHS)), min_size=1, max_size=4),
     shapes=st.lists(st.sampled_from([(), (1,), (7,), (3, 5), (2, 3, 4), (0, 3), (40, 30)]), min_size=4, max_size=4),
     densities=st.lists(st.sampled_from([0.0, 0.004, 0.1, 0.5, 1.0]), min_size=3, max_size=3),
-    absolute=st.booleans(),
+    codecs=codec_options,
     every=st.sampled_from([None, 1, 2]),
     seed=st.integers(0, 2**32 - 1),
 )
@@ -47,7 +48,7 @@ def test_every_version_is_read_bit_for_bit(
     dtypes: list[str],
     shapes: list[tuple[int, ...]],
     densities: list[float],
-    absolute: bool,
+    codecs: dict[str, Any],
     every: int | None,
     seed: int,
 ) -> None:
@@ -56,7 +57,7 @@ def test_every_version_is_read_bit_for_bit(
     state = {name: _random(rng, dtype, shapes[index]) for index, (name, dtype) in enumerate(names.items())}
     store = MemoryStore(f"plain/{uuid.uuid4().hex}")
     expected = []
-    with Publisher(store, absolute=absolute, anchors=AnchorPolicy(every=every, outweigh=None)) as publisher:
+    with Publisher(store, **codecs, anchors=AnchorPolicy(every=every, outweigh=None)) as publisher:
         for density in [0.0, *densities]:
             for name, dtype in names.items():
                 fresh = _random(rng, dtype, state[name].shape)

@@ -80,7 +80,11 @@ def _choose(elements, changed, flipped, lengths, longest, most):  # type: ignore
     for run in range(runs - 1):
         both[:] = lengths[run] + lengths[run + 1]
         joint[run] = _cost(
-            elements[run] + elements[run + 1], changed[run] + changed[run + 1], flipped[run] + flipped[run + 1], both, longest
+            elements[run] + elements[run + 1],
+            changed[run] + changed[run + 1],
+            flipped[run] + flipped[run + 1],
+            both,
+            longest,
         )
         gains[run] = costs[run] + costs[run + 1] - joint[run]
     while runs > 1:

@@ -10,7 +10,7 @@ from numba import njit
 
 from deltawire.format.dtypes import Bits
 from deltawire.kernels.levels import Starts, locate_in_classes, rank_in_classes
-from deltawire.kernels.subsets import FAILED, PADDING, peek_bits, put_bits, read_subset, write_subset
+from deltawire.kernels.subsets import PADDING, peek_bits, put_bits, read_subset, write_subset
 
 Bytes8 = npt.NDArray[np.uint8]
 
@@ -27,76 +27,93 @@ def _length(value):  # type: ignore[no-untyped-def]
 
 
 @njit(nogil=True, cache=True)
+def _by_class(classes, count):  # type: ignore[no-untyped-def]
+    """Items sorted by their classes, and where each class begins."""
+    starts = np.zeros(count + 1, np.int64)
+    for k in range(classes.size):
+        starts[classes[k] + 1] += 1
+    for c in range(count):
+        starts[c + 1] += starts[c]
+    free = starts[:-1].copy()
+    order = np.empty(classes.size, np.uint32)
+    for k in range(classes.size):
+        order[free[classes[k]]] = k
+        free[classes[k]] += 1
+    return order, starts
+
+
+@njit(nogil=True, cache=True)
 def _write(old, new, classes, ranks, sizes, top, codes, data):  # type: ignore[no-untyped-def]
-    count = ranks.size
-    low = top - _1
-    most = 8 * old.itemsize - 1  # layers
-    ends = np.zeros(sizes.size + 1, np.int64)
-    for k in range(count):
-        ends[classes[k] + 1] += 1
-    for c in range(sizes.size):
-        ends[c + 1] += ends[c]
-    fill = ends[:-1].copy()
-    order = np.empty(count, np.uint32)
-    for k in range(count):
-        order[fill[classes[k]]] = k
-        fill[classes[k]] += 1
+    order, starts = _by_class(classes, sizes.size)
     widest = np.int64(1)
     for c in range(sizes.size):
-        widest = max(widest, ends[c + 1] - ends[c])
+        widest = max(widest, starts[c + 1] - starts[c])
     items, live = np.empty(widest, np.uint32), np.empty(widest, np.uint32)
     values, lengths = np.empty(widest, np.uint64), np.empty(widest, np.uint8)
     gaps = np.empty(widest + 2, np.int64)
-    at, used = np.int64(0), 0
+    at, used = np.int64(0), np.int64(0)
     for c in range(sizes.size):
-        first, size = ends[c], ends[c + 1] - ends[c]
-        for k in range(size):
-            items[k] = ranks[order[first + k]]
-        codes[used], at = write_subset(items, size, sizes[c], gaps, data, at)
+        own = order[starts[c] : starts[c + 1]]
+        for k in range(own.size):
+            items[k] = ranks[own[k]]
+        codes[used], at = write_subset(items, own.size, sizes[c], gaps, data, at)
         used += 1
-        if size == 0:
-            continue
-        flipped = 0
-        for k in range(size):
-            before, after = np.uint64(old[order[first + k]]), np.uint64(new[order[first + k]])
-            if (before ^ after) & top:
-                items[flipped] = k
-                flipped += 1
-        codes[used], at = write_subset(items, flipped, size, gaps, data, at)
+        if own.size:
+            at = _write_signs(old, new, own, top, items, values, gaps, codes[used:], data, at)
+            used, at = _write_values(
+                values[: own.size], 8 * old.itemsize - 1, items, live, lengths, gaps, codes, used + 2, data, at
+            )
+    return used, at
+
+
+@njit(nogil=True, cache=True)
+def _write_signs(old, new, own, top, items, values, gaps, codes, data, at):  # type: ignore[no-untyped-def]
+    """Write which items flip and go down, and find their values."""
+    flipped = 0
+    for k in range(own.size):
+        if (np.uint64(old[own[k]]) ^ np.uint64(new[own[k]])) & top:
+            items[flipped] = k
+            flipped += 1
+    codes[0], at = write_subset(items, flipped, own.size, gaps, data, at)
+    down = 0
+    low = top - _1
+    for k in range(own.size):
+        before, after = np.uint64(old[own[k]]), np.uint64(new[own[k]])
+        shorter = _0 if (before ^ after) & top else _1
+        before, after = before & low, after & low
+        if after < before:
+            items[down] = k
+            down += 1
+            values[k] = before - after - shorter
+        else:
+            values[k] = after - before - shorter
+    codes[1], at = write_subset(items, down, own.size, gaps, data, at)
+    return at
+
+
+@njit(nogil=True, cache=True)
+def _write_values(values, most, items, live, lengths, gaps, codes, used, data, at):  # type: ignore[no-untyped-def]
+    """Write lengths, layer by layer, and what is behind the first digits."""
+    longest = np.int64(0)
+    for k in range(values.size):
+        lengths[k] = _length(values[k])
+        longest = max(longest, np.int64(lengths[k]))
+        live[k] = k
+    alive = values.size
+    for layer in range(1, min(longest + 1, most) + 1):
+        kept = 0
+        for k in range(alive):
+            if lengths[live[k]] >= layer:
+                items[kept] = k
+                kept += 1
+        codes[used], at = write_subset(items, kept, alive, gaps, data, at)
         used += 1
-        down, longest = 0, 0
-        for k in range(size):
-            before, after = np.uint64(old[order[first + k]]), np.uint64(new[order[first + k]])
-            crosses = np.uint64((before ^ after) & top != _0)
-            before, after = before & low, after & low
-            if after < before:
-                items[down] = k
-                down += 1
-                values[k] = before - after - _1 + crosses
-            else:
-                values[k] = after - before - _1 + crosses
-            lengths[k] = _length(values[k])
-            longest = max(longest, np.int64(lengths[k]))
-        codes[used], at = write_subset(items, down, size, gaps, data, at)
-        used += 1
-        alive = size
-        for layer in range(1, min(longest + 1, most) + 1):
-            kept = 0
-            at_layer = 0
-            for k in range(alive):
-                item = k if layer == 1 else np.int64(live[k])
-                if lengths[item] >= layer:
-                    items[kept] = k
-                    kept += 1
-            codes[used], at = write_subset(items, kept, alive, gaps, data, at)
-            used += 1
-            for k in range(kept):
-                live[at_layer] = items[k] if layer == 1 else live[items[k]]
-                at_layer += 1
-            alive = kept
-        for k in range(size):
-            if lengths[k] > 1:
-                at = _put_long(data, at, values[k], np.int64(lengths[k]) - 1)
+        for k in range(kept):
+            live[k] = live[items[k]]
+        alive = kept
+    for k in range(values.size):
+        if lengths[k] > 1:
+            at = _put_long(data, at, values[k], np.int64(lengths[k]) - 1)
     return used, at
 
 
@@ -121,66 +138,73 @@ def _peek_long(data, at, count):  # type: ignore[no-untyped-def]
 
 @njit(nogil=True, cache=True)
 def _read(codes, sizes, data, end, most, ranks, ends, flipped, down, values):  # type: ignore[no-untyped-def]
-    """Ranks, signs and values of all items, class by class; False if the streams are not what they must be."""
+    """Read ranks, signs and values of all items, class by class. Raises ValueError if the streams are not right."""
     changed = ranks.size
-    at, used, total = np.int64(0), 0, np.int64(0)
-    marks = np.empty(changed, np.uint32)
-    live = np.empty(changed, np.uint32)
+    at, used, total = np.int64(0), np.int64(0), np.int64(0)
+    marks, live = np.empty(changed, np.uint32), np.empty(changed, np.uint32)
     lengths = np.zeros(changed, np.uint8)
     flipped[:] = False
     down[:] = False
     for c in range(sizes.size):
-        if used == codes.size:
-            return False
-        size, at = read_subset(codes[used], sizes[c], data, at, end, ranks[total:])
+        size, at = read_subset(_code(codes, used), sizes[c], data, at, end, ranks[total:])
         used += 1
-        if size == FAILED:
-            return False
-        ends[c] = total + size
+        first, total = total, total + size
+        ends[c] = total
         if size == 0:
             continue
-        if used + 2 > codes.size:
-            return False
-        count, at = read_subset(codes[used], size, data, at, end, marks)
-        if count == FAILED:
-            return False
-        for k in range(count):
-            flipped[total + np.int64(marks[k])] = True
-        count, at = read_subset(codes[used + 1], size, data, at, end, marks)
-        if count == FAILED:
-            return False
-        for k in range(count):
-            down[total + np.int64(marks[k])] = True
-        used += 2
-        alive = size
-        for k in range(size):
-            live[k] = k
-        for _ in range(most):
-            if used == codes.size:
-                return False
-            count, at = read_subset(codes[used], alive, data, at, end, marks)
-            used += 1
-            if count == FAILED:
-                return False
-            for k in range(count):
-                live[k] = live[marks[k]]
-                lengths[total + np.int64(live[k])] += 1
-            alive = count
-            if count == 0:
-                break
-        for k in range(total, total + size):
-            length = np.int64(lengths[k])
-            if length > 1:
-                if at + length - 1 > end:
-                    return False
-                values[k] = _peek_long(data, at, length - 1) | _1 << np.uint64(length - 1)
-                at += length - 1
-            else:
-                values[k] = np.uint64(length)
-        total += size
-    if used != codes.size or total != changed or (at + 7) >> 3 << 3 != end or at > end:
-        return False
-    return not at & 7 or data[at >> 3] >> np.uint8(at & 7) == 0
+        at = _read_marks(_code(codes, used), data, at, end, marks, flipped[first:total])
+        at = _read_marks(_code(codes, used + 1), data, at, end, marks, down[first:total])
+        used, at = _read_lengths(codes, used + 2, data, at, end, most, marks, live, lengths[first:total])
+        at = _read_digits(data, at, end, lengths[first:total], values[first:total])
+    if used != codes.size or total != changed or at > end or (at + 7) >> 3 << 3 != end:
+        raise ValueError("other streams than the changes take")
+    if at & 7 and data[at >> 3] >> np.uint8(at & 7):
+        raise ValueError("padding that is not zero")
+
+
+@njit(inline="always", nogil=True, cache=True)
+def _code(codes, used):  # type: ignore[no-untyped-def]
+    if used >= codes.size:
+        raise ValueError("too few code bytes")
+    return codes[used]
+
+
+@njit(nogil=True, cache=True)
+def _read_marks(code, data, at, end, marks, out):  # type: ignore[no-untyped-def]
+    count, at = read_subset(code, out.size, data, at, end, marks)
+    for k in range(count):
+        out[marks[k]] = True
+    return at
+
+
+@njit(nogil=True, cache=True)
+def _read_lengths(codes, used, data, at, end, most, marks, live, lengths):  # type: ignore[no-untyped-def]
+    alive = np.int64(lengths.size)
+    for k in range(alive):
+        live[k] = k
+    for _ in range(most):
+        alive, at = read_subset(_code(codes, used), alive, data, at, end, marks)
+        used += 1
+        for k in range(alive):
+            live[k] = live[marks[k]]
+            lengths[live[k]] += 1
+        if alive == 0:
+            break
+    return used, at
+
+
+@njit(nogil=True, cache=True)
+def _read_digits(data, at, end, lengths, values):  # type: ignore[no-untyped-def]
+    for k in range(lengths.size):
+        length = np.int64(lengths[k])
+        if length > 1:
+            if at + length - 1 > end:
+                raise ValueError("too few digits")
+            values[k] = _peek_long(data, at, length - 1) | _1 << np.uint64(length - 1)
+            at += length - 1
+        else:
+            values[k] = np.uint64(length)
+    return at
 
 
 @njit(nogil=True, cache=True)
@@ -237,8 +261,8 @@ def encode_ranked(
 def _most_bytes(elements: int, changed: int, classes: int, width: int) -> int:
     """Room for any bit stream of so many changes.
 
-    A list of m out of n items takes at most m + 1 codes of log2(n / m) + 5 bits, in all classes together no more than if
-    they were one; signs take two bits, and a value two for each of its bits, as each layer is at most a bitmap.
+    A list of m out of n items takes at most m + 1 codes of log2(n / m) + 5 bits, in all classes together no more than
+    if they were one; signs take two bits, and a value two for each of its bits, as each layer is at most a bitmap.
     """
     spread = max(elements // max(changed, 1), 1).bit_length()
     bits = (changed + classes) * (spread + 6) + 64 * classes + changed * (2 + 16 * width)
@@ -248,7 +272,7 @@ def _most_bytes(elements: int, changed: int, classes: int, width: int) -> int:
 def decode_ranked(
     bits: Bits, changed: int, starts: Starts, sizes: npt.NDArray[np.int64], codes: Bytes8, stream: Bytes8
 ) -> Found | None:
-    """Read a row, which may be hostile; None if it does not hold exactly ``changed`` changes of the box. RNK-2 to RNK-6
+    """Read a row, which may be hostile; None if it does not hold exactly ``changed`` changes of the box. RNK-2 to RNK-4
 
     Args:
         bits: all old bits of the box, flat.
@@ -264,7 +288,9 @@ def decode_ranked(
     flipped, down = np.empty(changed, np.bool_), np.empty(changed, np.bool_)
     ends = np.empty(starts.size, np.int64)
     most = 8 * bits.itemsize - 1
-    if not _read(codes, sizes, data, 8 * stream.size, most, ranks, ends, flipped, down, values):
+    try:
+        _read(codes, sizes, data, 8 * stream.size, most, ranks, ends, flipped, down, values)
+    except ValueError:
         return None
     positions, items = locate_in_classes(bits, starts, ranks, ends)
     old, new = np.empty(changed, bits.dtype), np.empty(changed, bits.dtype)

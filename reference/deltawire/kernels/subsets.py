@@ -15,9 +15,8 @@ LONG = 24
 """So many ones in front say that a whole gap of 32 bits follows."""
 PADDING = 16
 """Bytes behind a bit stream that may be read, and are written to, without being part of it."""
-FAILED = -1
 
-_1, _7, _8, _32, _64 = np.uint64(1), np.uint64(7), np.uint64(8), np.uint64(32), np.uint64(64)
+_1, _8 = np.uint64(1), np.uint64(8)
 
 
 @njit(inline="always", nogil=True, cache=True)
@@ -47,17 +46,16 @@ def peek_bits(data, at):  # type: ignore[no-untyped-def]
 @njit(nogil=True, cache=True)
 def _gaps(items, count, total, inverted, gaps):  # type: ignore[no-untyped-def]
     """Gaps between the listed items, and the one up to the end."""
-    used = 0
-    following = np.int64(0)
+    used, following = np.int64(0), np.int64(0)
     if inverted:
         for k in range(count + 1):
             item = np.int64(items[k]) if k < count else np.int64(total)
             # The items up to this one, which is meant, are not meant and so listed.
-            start = np.int64(items[k - 1]) + 1 if k else np.int64(0)
+            start = np.int64(items[k - 1]) + 1 if k > 0 else np.int64(0)
             for listed in range(start, item):
                 gaps[used] = listed - following
                 used += 1
-                following = listed + 1
+                following = np.int64(listed + 1)
     else:
         for k in range(count):
             item = np.int64(items[k])
@@ -139,63 +137,78 @@ def read_subset(code, total, data, at, end, items):  # type: ignore[no-untyped-d
         items: uint32; no more than it has room for are accepted.
 
     Returns:
-        How many there are, or ``FAILED``, and the bit after what was read.
+        How many there are and the bit after what was read.
+
+    Raises:
+        ValueError: there is no such code, or its bits are not all there, or not right. SUB-1, SUB-2
     """
-    count = np.int64(0)
     if code == EMPTY:
-        return count, at
+        return np.int64(0), at
     if code == ALL:
         if total > items.size:
-            return np.int64(FAILED), at
+            raise ValueError("too many items")
         for k in range(total):
             items[k] = k
         return np.int64(total), at
     if code == BITMAP:
-        if total > end - at:
-            return np.int64(FAILED), at
-        for k in range(total):
-            bit = at + k
-            if data[bit >> 3] >> np.uint8(bit & 7) & 1:
-                if count == items.size:
-                    return np.int64(FAILED), at
-                items[count] = k
-                count += 1
-        return count, at + total
-    if code >= 2 * INVERTED:
-        return np.int64(FAILED), at
+        return _read_bitmap(total, data, at, end, items), at + total
+    if code >= EMPTY:
+        raise ValueError("no such code")
+    return _read_list(code, total, data, at, end, items)
+
+
+@njit(nogil=True, cache=True)
+def _read_bitmap(total, data, at, end, items):  # type: ignore[no-untyped-def]
+    if total > end - at:
+        raise ValueError("a bitmap that is not all there")
+    count = np.int64(0)
+    for k in range(total):
+        bit = at + k
+        if data[bit >> 3] >> np.uint8(bit & 7) & 1:
+            if count == items.size:
+                raise ValueError("too many items")
+            items[count] = k
+            count += 1
+    return count
+
+
+@njit(inline="always", nogil=True, cache=True)
+def _read_gap(data, at, parameter):  # type: ignore[no-untyped-def]
+    word = peek_bits(data, at)
+    quotient = np.uint64(0)
+    while word & _1 and quotient < LONG:
+        word >>= _1
+        quotient += _1
+    if quotient < LONG:
+        low = (_1 << parameter) - _1
+        return np.int64(quotient << parameter | (word >> _1) & low), at + np.int64(quotient + _1 + parameter)
+    gap = word & np.uint64(0xFFFFFFFF)
+    if gap >> parameter < LONG:
+        raise ValueError("a gap that has a shorter code")  # SUB-3
+    return np.int64(gap), at + LONG + 32
+
+
+@njit(nogil=True, cache=True)
+def _read_list(code, total, data, at, end, items):  # type: ignore[no-untyped-def]
     inverted = code >= INVERTED
     parameter = np.uint64(code & 31)
-    low = (_1 << parameter) - _1
-    following = np.int64(0)
-    while at < end:
-        word = peek_bits(data, at)
-        quotient = np.uint64(0)
-        while word & _1 and quotient < LONG:
-            word >>= _1
-            quotient += _1
-        if quotient < LONG:
-            gap = np.int64(quotient << parameter | (word >> _1) & low)
-            at += np.int64(quotient + _1 + parameter)
-        else:
-            gap = np.int64(word & np.uint64(0xFFFFFFFF))
-            at += LONG + 32
-            if np.uint64(gap) >> parameter < LONG:  # it has a shorter code. SUB-3
-                return np.int64(FAILED), at
-        item = following + gap
-        if item > total:
-            return np.int64(FAILED), at
+    count, following = np.int64(0), np.int64(0)
+    while following <= total:
+        if at >= end:
+            raise ValueError("a list without an end")
+        gap, at = _read_gap(data, at, parameter)
+        listed = following + gap
+        meant = gap if inverted else np.int64(listed < total)
+        if listed > total or count + meant > items.size:
+            raise ValueError("an item past the end, or too many")
         if inverted:
-            if count + gap > items.size:
-                return np.int64(FAILED), at
-            for meant in range(following, item):
-                items[count] = meant
+            for item in range(following, listed):
+                items[count] = item
                 count += 1
-        elif item < total:
-            if count == items.size:
-                return np.int64(FAILED), at
-            items[count] = item
+        elif listed < total:
+            items[count] = listed
             count += 1
-        if item == total:
-            return (count if at <= end else np.int64(FAILED)), at
-        following = item + 1
-    return np.int64(FAILED), at
+        following = listed + 1
+    if at > end:
+        raise ValueError("a list without an end")
+    return count, at
