@@ -12,7 +12,7 @@ from deltawire.codecs.registry import CODECS
 from deltawire.errors import MalformedRowError
 from deltawire.format.dtypes import DTYPES, Bits, Dtype
 from deltawire.kernels import oracle, subsets
-from deltawire.kernels.levels import MAX_CLASSES, class_sizes, level_counts
+from deltawire.kernels.levels import MAX_CLASSES, count_classes, level_counts
 from deltawire.kernels.ranked import encode_ranked
 from tests.core.test_codecs import HeldBase
 from tests.strategies import CHANGES, bit_arrays, dtypes, next_bits
@@ -139,7 +139,7 @@ def test_levels_and_classes_are_counted(width: int) -> None:
     assert level_counts(bits).tolist() == np.bincount(levels, minlength=256).tolist()
     starts = np.array([0, 3, 64, 65, 127], np.uint8)
     expected = np.bincount(np.digitize(levels, starts) - 1, minlength=5)
-    assert class_sizes(bits, starts).tolist() == expected.tolist()
+    assert count_classes(bits, starts).sizes.tolist() == expected.tolist()
 
 
 def test_a_training_step_takes_less_than_gap() -> None:

@@ -8,7 +8,7 @@ from deltawire.codecs.base import Base, BoxChange, Codec, Patch, Stream, Streams
 from deltawire.errors import MalformedRowError
 from deltawire.format.dtypes import Dtype
 from deltawire.kernels.classes import choose_classes
-from deltawire.kernels.levels import LEVELS, MAX_CLASSES, Starts, class_sizes
+from deltawire.kernels.levels import LEVELS, MAX_CLASSES, Starts
 from deltawire.kernels.ranked import decode_ranked, encode_ranked
 
 
@@ -35,7 +35,7 @@ class RankedCodec(Codec):
             raise MalformedRowError("ranked: ranks cannot be read without a base")
         starts, codes = _read_classes(streams["classes"])
         bits = base.gather(None)
-        found = decode_ranked(bits, changed, starts, class_sizes(bits, starts), codes, streams["items"])
+        found = decode_ranked(bits, changed, starts, codes, streams["items"])
         if found is None:
             raise MalformedRowError(f"ranked: the streams do not hold {changed:,} changes of {elements:,} elements")
         return Patch(found.positions, found.new, found.old)

@@ -6,6 +6,8 @@ how many lie at or above the first level of each class, which compilers turn int
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 import numpy.typing as npt
 from numba import njit
@@ -19,6 +21,8 @@ MAX_CLASSES = 16
 
 _ONES, _TOPS = np.uint64(0x0101010101010101), np.uint64(0x8080808080808080)
 _7, _56 = np.uint64(7), np.uint64(56)
+_NONE = (1 << 31) - 1
+"""More than any rank (BOX-2)."""
 
 Starts = npt.NDArray[np.uint8]
 """The first level of each class, ascending; 0 for the first class."""
@@ -75,16 +79,19 @@ def _histogram(bits, width, stride, counts):  # type: ignore[no-untyped-def]
 
 
 @njit(nogil=True, cache=True)
-def _sizes(bits, width, starts, sizes):  # type: ignore[no-untyped-def]
+def _tabulate(bits, width, starts, counts, sizes):  # type: ignore[no-untyped-def]
     levels = np.empty(BLOCK, np.uint8)
-    classes = starts.size
-    for start in range(0, bits.size, BLOCK):
+    above = np.zeros(MAX_CLASSES + 1, np.uint8)
+    for block in range(counts.shape[0]):
+        start = block * BLOCK
         _read_levels(bits, width, start, levels)
-        for c in range(1, classes):
-            sizes[c] += _count_from(levels, starts[c])
-    sizes[0] = bits.size
-    for c in range(classes - 1):
-        sizes[c] -= sizes[c + 1]
+        above[0] = np.uint8(min(BLOCK, bits.size - start))
+        for c in range(1, starts.size):
+            above[c] = np.uint8(_count_from(levels, starts[c]))
+        row = counts[block]
+        for c in range(MAX_CLASSES):
+            row[c] = above[c] - above[c + 1]
+            sizes[c] += np.int64(row[c])
 
 
 @njit(nogil=True, cache=True)
@@ -102,7 +109,7 @@ def _rank(bits, width, starts, positions, classes, ranks, sizes):  # type: ignor
             place = np.uint8(np.int64(positions[k]) - start)
             own = class_of[levels[place]]
             low = starts[own]
-            high = starts[own + 1] - 1 if own + 1 < starts.size else LEVELS - 1
+            high = np.uint8(starts[own + 1] - 1 if own + 1 < starts.size else LEVELS - 1)
             before = np.uint8(0)
             for j in range(BLOCK):
                 inside = np.uint8(levels[j] >= low) & np.uint8(levels[j] <= high)
@@ -118,54 +125,58 @@ def _rank(bits, width, starts, positions, classes, ranks, sizes):  # type: ignor
 
 
 @njit(nogil=True, cache=True)
-def _locate(bits, width, starts, ranks, ends, positions, items):  # type: ignore[no-untyped-def]
+def _locate(bits, width, starts, counts, ranks, ends, positions, items):  # type: ignore[no-untyped-def]
     classes = starts.size
-    levels = np.empty(BLOCK, np.uint8)
-    members = np.empty(BLOCK, np.uint8)
+    levels, members = np.empty(BLOCK, np.uint8), np.empty(BLOCK, np.uint8)
     words = members.view(np.uint64)
-    before = np.zeros(classes, np.int64)
-    item = np.zeros(classes, np.int64)  # the next item of each class
-    wanted = np.empty(classes, np.int64)  # and its rank
+    before, after = np.zeros(MAX_CLASSES, np.int32), np.zeros(MAX_CLASSES, np.int32)
+    item = np.zeros(MAX_CLASSES, np.int64)  # the next item of each class
+    wanted = np.full(MAX_CLASSES, _NONE, np.int32)  # and its rank
     for c in range(classes):
-        item[c] = ends[c - 1] if c else 0
-        wanted[c] = ranks[item[c]] if item[c] < ends[c] else np.int64(1) << 40
-    found = 0
-    for start in range(0, bits.size, BLOCK):
-        _read_levels(bits, width, start, levels)
-        above = np.int64(min(BLOCK, bits.size - start))
-        first = found
-        for c in range(classes):
-            higher = _count_from(levels, starts[c + 1]) if c + 1 < classes else np.int64(0)
-            here = above - higher
-            above = higher
-            end = before[c] + here
-            if wanted[c] < end:
+        item[c] = ends[c - 1] if c > 0 else 0
+        if item[c] < ends[c]:
+            wanted[c] = np.int32(ranks[item[c]])
+    found = np.int64(0)
+    for block in range(counts.shape[0]):
+        row = counts[block]
+        hits = np.int32(0)
+        for c in range(MAX_CLASSES):
+            after[c] = before[c] + np.int32(row[c])
+            hits += np.int32(wanted[c] < after[c])
+        if hits > 0:
+            _read_levels(bits, width, block * BLOCK, levels)
+        first, c = found, 0
+        while hits > 0:
+            if wanted[c] < after[c]:
                 low = starts[c]
-                high = starts[c + 1] - 1 if c + 1 < classes else LEVELS - 1
+                high = np.uint8(starts[c + 1] - 1 if c + 1 < classes else LEVELS - 1)
                 for j in range(BLOCK):
                     members[j] = np.uint8(levels[j] >= low) & np.uint8(levels[j] <= high)
-                rank, word = before[c], 0
-                while wanted[c] < end:
+                rank, word = np.int64(before[c]), 0
+                own, want = item[c], np.int64(wanted[c])
+                while want < after[c]:
                     # Members are bytes 0 or 1, eight in a word: a product adds up each byte and those below it.
                     sums = words[word] * _ONES
-                    while rank + np.int64(sums >> _56) <= wanted[c]:
+                    while rank + np.int64(sums >> _56) <= want:
                         rank += np.int64(sums >> _56)
                         word += 1
                         sums = words[word] * _ONES
-                    reached = ((sums | _TOPS) - np.uint64(wanted[c] - rank + 1) * _ONES) & _TOPS
+                    reached = ((sums | _TOPS) - np.uint64(want - rank + 1) * _ONES) & _TOPS
                     place = 8 * word + 8 - np.int64((reached >> _7) * _ONES >> _56)
                     # Few are found in a block, class by class: each is put where it belongs.
                     at = found
-                    position = np.uint32(start + place)
+                    position = np.uint32(block * BLOCK + place)
                     while at > first and positions[at - 1] > position:
                         positions[at], items[at] = positions[at - 1], items[at - 1]
                         at -= 1
-                    positions[at], items[at] = position, item[c]
+                    positions[at], items[at] = position, own
                     found += 1
-                    item[c] += 1
-                    wanted[c] = ranks[item[c]] if item[c] < ends[c] else np.int64(1) << 40
-            before[c] = end
-    return found
+                    own += 1
+                    want = np.int64(ranks[own]) if own < ends[c] else np.int64(_NONE)
+                item[c], wanted[c] = own, np.int32(want)
+                hits -= 1
+            c += 1
+        before[:] = after
 
 
 def level_counts(bits: Bits, *, sample: int | None = None) -> npt.NDArray[np.int64]:
@@ -176,11 +187,22 @@ def level_counts(bits: Bits, *, sample: int | None = None) -> npt.NDArray[np.int
     return counts
 
 
-def class_sizes(bits: Bits, starts: Starts) -> npt.NDArray[np.int64]:
-    """How many elements each class has."""
-    sizes = np.zeros(starts.size, np.int64)
-    _sizes(bits, bits.itemsize, starts, sizes)
-    return sizes
+@dataclass(frozen=True, slots=True)
+class ClassTable:
+    """How the elements of a box are spread over classes."""
+
+    counts: npt.NDArray[np.uint8]
+    """Elements of each class in each block, of shape (blocks, 16): an eighth of a byte for each element."""
+    sizes: npt.NDArray[np.int64]
+    """Elements of each class."""
+
+
+def count_classes(bits: Bits, starts: Starts) -> ClassTable:
+    """Count the elements of each class, block by block."""
+    counts = np.empty((-(-bits.size // BLOCK), MAX_CLASSES), np.uint8)
+    sizes = np.zeros(MAX_CLASSES, np.int64)
+    _tabulate(bits, bits.itemsize, starts, counts, sizes)
+    return ClassTable(counts, sizes[: starts.size])
 
 
 def rank_in_classes(
@@ -194,16 +216,17 @@ def rank_in_classes(
 
 
 def locate_in_classes(
-    bits: Bits, starts: Starts, ranks: npt.NDArray[np.uint32], ends: npt.NDArray[np.int64]
+    bits: Bits, starts: Starts, table: ClassTable, ranks: npt.NDArray[np.uint32], ends: npt.NDArray[np.int64]
 ) -> tuple[npt.NDArray[np.uint32], npt.NDArray[np.uint32]]:
     """Positions, ascending, of elements given by their ranks, and which item each was.
 
     Args:
         bits: flat elements of the box.
         starts: of the classes.
+        table: of these elements and classes.
         ranks: of the items, class by class, in each class ascending and below its size.
         ends: for each class the number of items up to its last.
     """
     positions, items = np.empty(ranks.size, np.uint32), np.empty(ranks.size, np.uint32)
-    _locate(bits, bits.itemsize, starts, ranks, ends, positions, items)
+    _locate(bits, bits.itemsize, starts, table.counts, ranks, ends, positions, items)
     return positions, items

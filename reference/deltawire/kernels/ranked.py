@@ -9,7 +9,7 @@ import numpy.typing as npt
 from numba import njit
 
 from deltawire.format.dtypes import Bits
-from deltawire.kernels.levels import Starts, locate_in_classes, rank_in_classes
+from deltawire.kernels.levels import Starts, count_classes, locate_in_classes, rank_in_classes
 from deltawire.kernels.subsets import PADDING, peek_bits, put_bits, read_subset, write_subset
 
 Bytes8 = npt.NDArray[np.uint8]
@@ -269,19 +269,17 @@ def _most_bytes(elements: int, changed: int, classes: int, width: int) -> int:
     return bits // 8 + PADDING
 
 
-def decode_ranked(
-    bits: Bits, changed: int, starts: Starts, sizes: npt.NDArray[np.int64], codes: Bytes8, stream: Bytes8
-) -> Found | None:
+def decode_ranked(bits: Bits, changed: int, starts: Starts, codes: Bytes8, stream: Bytes8) -> Found | None:
     """Read a row, which may be hostile; None if it does not hold exactly ``changed`` changes of the box. RNK-2 to RNK-4
 
     Args:
         bits: all old bits of the box, flat.
         changed: at most as many as there are elements.
         starts: first levels of the classes.
-        sizes: how many elements each class has.
         codes: code bytes.
         stream: the bit stream.
     """
+    table = count_classes(bits, starts)
     data = np.zeros(stream.size + PADDING, np.uint8)
     data[: stream.size] = stream
     ranks, values = np.empty(changed, np.uint32), np.empty(changed, np.uint64)
@@ -289,10 +287,10 @@ def decode_ranked(
     ends = np.empty(starts.size, np.int64)
     most = 8 * bits.itemsize - 1
     try:
-        _read(codes, sizes, data, 8 * stream.size, most, ranks, ends, flipped, down, values)
+        _read(codes, table.sizes, data, 8 * stream.size, most, ranks, ends, flipped, down, values)
     except ValueError:
         return None
-    positions, items = locate_in_classes(bits, starts, ranks, ends)
+    positions, items = locate_in_classes(bits, starts, table, ranks, ends)
     old, new = np.empty(changed, bits.dtype), np.empty(changed, bits.dtype)
     if not _apply(bits, positions, items, flipped, down, values, _top(bits), old, new):
         return None
