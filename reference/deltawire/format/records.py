@@ -338,6 +338,8 @@ def _check_envelope(record: Envelope, data: bytes, *, what: str, limits: Limits)
     limits.check("features", len(record.writer_features), f"number of writer features of {what}")
     if missing := set(record.reader_features) - set(record.writer_features):
         raise MalformedRecordError(f"{what}: reader feature {min(missing)} is not a writer feature too")  # VER-3
+    if missing := set(record.writer_features) & features.READER_FEATURES - set(record.reader_features):
+        raise MalformedRecordError(f"{what}: {min(missing)} is a reader feature, but listed for writers only")  # VER-3
     if len(data) > limits.metadata_bytes:  # what is compact is no longer than what is there
         limits.check("metadata_bytes", strict_json.member_bytes(data, "metadata"), f"metadata of {what}")
 
