@@ -58,6 +58,7 @@ async function openConsumer(store, target, options) {
 const producerOptions = (options) => ({
   singleWriter: options.single_writer ?? false,
   absolute: options.absolute ?? false,
+  ranked: options.ranked ?? false,
   signer: options.signing_key ? new Signer(readFileSync(options.signing_key)) : null,
   publicKeys: options.public_keys,
   takeOver: options.take_over ?? false,
@@ -135,6 +136,7 @@ const CALLS = {
         'lease',
         'signing',
         'absolute',
+        'ranked',
         'rollback',
         'fork',
         'build',

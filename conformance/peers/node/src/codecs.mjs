@@ -1,11 +1,11 @@
 // Codecs (section 9): streams of bytes from and to positions and bit patterns.
-//
-// Patterns are held in a typed array of the width: Uint8Array, Uint16Array, Uint32Array or BigUint64Array.
 import { DigestSum } from './digest.mjs';
 import { fail } from './errors.mjs';
+import { newPatterns, patterns } from './patterns.mjs';
+import { decodeRanked } from './ranked.mjs';
 
 /** @typedef {import('./dtypes.mjs').Dtype} Dtype */
-/** @typedef {Uint8Array | Uint16Array | Uint32Array | BigUint64Array} Patterns */
+/** @typedef {import('./patterns.mjs').Patterns} Patterns */
 /** @typedef {Record<string, Uint8Array>} Streams */
 
 /** @param {string} kind @param {number} width */
@@ -16,26 +16,8 @@ export const CODEC_STREAMS = {
   gap: (width) => ['positions', 'signs', ...planes('diff', width)],
   'gap-set': (width) => ['positions', ...planes('value', width)],
   dense: (width) => planes('value', width),
+  ranked: () => ['classes', 'items'],
 };
-
-const ARRAYS = { 1: Uint8Array, 2: Uint16Array, 4: Uint32Array, 8: BigUint64Array };
-
-/**
- * Bytes as patterns; they begin at a multiple of the width.
- * @param {Uint8Array} bytes
- * @param {number} width
- * @returns {Patterns}
- */
-export function patterns(bytes, width) {
-  return new ARRAYS[/** @type {1 | 2 | 4 | 8} */ (width)](
-    /** @type {ArrayBuffer} */ (bytes.buffer),
-    bytes.byteOffset,
-    bytes.byteLength / width,
-  );
-}
-
-/** @param {number} length @param {number} width @returns {Patterns} */
-export const newPatterns = (length, width) => new ARRAYS[/** @type {1 | 2 | 4 | 8} */ (width)](length);
 
 /** GAP-1. @param {ArrayLike<number>} positions @returns {Uint8Array} */
 export function encodePositions(positions) {
@@ -195,7 +177,7 @@ export function decodeDifferences(dtype, streams, before) {
 }
 
 /**
- * Streams of one row.
+ * Streams of one row, but for `ranked`, which ranked.mjs has.
  * @param {string} codec
  * @param {Dtype} dtype
  * @param {ArrayLike<number>} positions of the elements that differ; not used by `dense`
@@ -211,7 +193,8 @@ export function encodeRow(codec, dtype, positions, before, after) {
 }
 
 /**
- * ROW-3 and the lengths of COD-3, VAL-1, VAL-2 and DEN-1, before room for anything is made (LIM-3).
+ * ROW-3 and the lengths of COD-3, VAL-1, VAL-2 and DEN-1, before room for anything is made (LIM-3). Those of the
+ * streams of positions and of `ranked` show when they are read.
  * @param {string} codec
  * @param {Dtype} dtype
  * @param {number} changed
@@ -224,7 +207,7 @@ export function checkStreams(codec, dtype, changed, elements, streams, inPart) {
   for (const name of needed) {
     if (!inPart.has(name)) fail('malformed_row', `stream ${name} is missing (ROW-3)`);
     streams[name] ??= new Uint8Array(0);
-    if (name === 'positions') continue;
+    if (name === 'positions' || codec === 'ranked') continue;
     const length = name === 'signs' ? Math.ceil(changed / 8) : codec === 'dense' ? elements : changed;
     if (streams[name].length !== length) fail('malformed_row', `stream ${name} has another length (COD-3)`);
   }
@@ -253,6 +236,7 @@ export function checkStreams(codec, dtype, changed, elements, streams, inPart) {
  * @returns {Decoded}
  */
 export function decodeRow(codec, dtype, changed, elements, streams, map, held) {
+  if (codec === 'ranked') return decodeRanked(streams, changed, elements, map, held);
   const positions = codec === 'dense' ? null : decodePositions(streams.positions, changed, elements);
   const count = positions ? changed : elements;
   const before = newPatterns(count, dtype.width);

@@ -1,16 +1,18 @@
 // A step over a delta or a span (section 11.6).
 import { BoxMap } from './boxes.mjs';
-import { decodeRow, digestCovered, patterns } from './codecs.mjs';
+import { decodeRow, digestCovered } from './codecs.mjs';
 import { storageShape } from './dtypes.mjs';
 import { fail } from './errors.mjs';
 import { fetchRanges } from './fetch.mjs';
 import { readBatch } from './part.mjs';
+import { patterns } from './patterns.mjs';
 import { sha256Of } from './reader.mjs';
 import { parseHex, u64Add, u64Sub } from './u64.mjs';
 
 /** @typedef {import('./state.mjs').Held} Held */
 /** @typedef {import('./part.mjs').Row} Row */
-/** @typedef {{row: Row, map: BoxMap, positions: Uint32Array | null, after: import('./codecs.mjs').Patterns}} Change */
+/** @typedef {import('./patterns.mjs').Patterns} Patterns */
+/** @typedef {{row: Row, map: BoxMap, positions: Uint32Array | null, after: Patterns}} Change */
 
 /** Bytes that one request for batches brings, if they are several. */
 const FETCH_BYTES = 32 * 1024 * 1024;
@@ -102,6 +104,23 @@ function refuseOverlaps(changes, held) {
   }
 }
 
+/** RNK-5: what rows of the codec `ranked` look at. */
+class Looks {
+  constructor() {
+    /** @type {Map<number, number>} elements by ordinal */
+    this.elements = new Map();
+  }
+
+  /** @param {Row} row that is about to be decoded @param {Held} held */
+  add(row, held) {
+    if (row.codec !== 'ranked') return;
+    const { bytes, dtype } = held.table.tensors[row.tensor];
+    const elements = (this.elements.get(row.tensor) ?? 0) + row.elements;
+    if (elements * dtype.width > bytes) fail('malformed_row', 'boxes of more elements than the tensor (RNK-5)');
+    this.elements.set(row.tensor, elements);
+  }
+}
+
 /**
  * Fetches and checks a delta; nothing is written yet (APL-1).
  * @param {import('./store.mjs').Store} store
@@ -115,10 +134,12 @@ export async function prepareDelta(store, delta, stateDigest, held, limits) {
   const whole = held.tensors.size === held.table.tensors.length;
   /** @type {Change[]} */
   const changes = [];
+  const looks = new Looks();
   const sums = { changed: 0, before: 0n, after: 0n };
   for await (const rows of readRows(store, delta, held, whole, limits)) {
     for (const row of rows) {
       if (!held.tensors.has(row.tensor)) continue;
+      looks.add(row, held);
       changes.push(decodeChange(row, held));
       sums.changed += row.changed;
       sums.before = u64Add(sums.before, row.before);

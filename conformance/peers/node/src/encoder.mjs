@@ -1,7 +1,9 @@
 // From two states to the parts of a delta (section 11.2, PUB-2 to PUB-4).
 import { BoxMap } from './boxes.mjs';
-import { CODEC_STREAMS, digestCovered, encodeRow, newPatterns, patterns } from './codecs.mjs';
+import { CODEC_STREAMS, digestCovered, encodeRow } from './codecs.mjs';
 import { storageShape } from './dtypes.mjs';
+import { newPatterns, patterns } from './patterns.mjs';
+import { encodeRanked } from './ranked.mjs';
 import { PART_TYPE } from './records.mjs';
 import { sha256Of } from './reader.mjs';
 import { writeArrowFile } from './arrow-writer.mjs';
@@ -10,6 +12,7 @@ import { compress } from './zstd.mjs';
 
 /** @typedef {import('./table.mjs').TensorEntry} TensorEntry */
 /** @typedef {import('./part.mjs').Row} Row */
+/** @typedef {{reader_features: string[], writer_features: string[]}} Features of stream.json */
 
 /** Boxes are small enough that no batch comes to more than 16 MiB, so that LIM-2 never refuses one (LIM-4). */
 const BOX_BYTES = 4 * 1024 * 1024;
@@ -44,15 +47,25 @@ export function* cutBoxes(shape, most) {
 const storedSize = (streams) => Object.values(streams).reduce((sum, stream) => sum + compress(stream, 1).length, 0);
 
 /**
+ * The codec of a row, unless `dense` is smaller (PUB-3).
+ * @param {Features} features
+ * @param {import('./dtypes.mjs').Dtype} dtype
+ */
+function chooseCodec({ reader_features: reader, writer_features: writer }, dtype) {
+  if (writer.includes('absolute')) return 'gap-set';
+  return reader.includes('ranked') && dtype.float ? 'ranked' : 'gap';
+}
+
+/**
  * The rows of one tensor.
  * @param {number} ordinal
  * @param {TensorEntry} entry
  * @param {Uint8Array} oldBytes
  * @param {Uint8Array} newBytes
- * @param {boolean} absolute COD-2
+ * @param {Features} features COD-2, COD-4
  * @returns {Generator<Row>}
  */
-export function* encodeTensor(ordinal, entry, oldBytes, newBytes, absolute) {
+export function* encodeTensor(ordinal, entry, oldBytes, newBytes, features) {
   const { dtype, seed } = entry;
   const shape = storageShape(dtype, entry.shape);
   const [olds, news] = [patterns(oldBytes, dtype.width), patterns(newBytes, dtype.width)];
@@ -77,8 +90,11 @@ export function* encodeTensor(ordinal, entry, oldBytes, newBytes, absolute) {
       before[i] = olds[base + positions[i]];
       after[i] = all[positions[i]];
     }
-    let codec = absolute ? 'gap-set' : 'gap';
-    let streams = encodeRow(codec, dtype, positions, before, after);
+    let codec = chooseCodec(features, dtype);
+    let streams =
+      codec === 'ranked'
+        ? encodeRanked(positions, olds.subarray(base, base + elements), all)
+        : encodeRow(codec, dtype, positions, before, after);
     if (changed * DENSE_FROM > elements) {
       const dense = encodeRow('dense', dtype, positions, before, all);
       if (storedSize(dense) < storedSize(streams)) [codec, streams] = ['dense', dense];
@@ -185,10 +201,10 @@ export class PartBuilder {
  * @param {import('./table.mjs').TensorTable} table
  * @param {Map<number, Uint8Array>} olds
  * @param {Map<number, Uint8Array>} news
- * @param {boolean} absolute
+ * @param {Features} features
  * @returns {Promise<{delta: any, rows: Row[]}>}
  */
-export async function writeParts(store, folder, table, olds, news, absolute) {
+export async function writeParts(store, folder, table, olds, news, features) {
   const builder = new PartBuilder();
   const delta = {
     changed_elements: 0,
@@ -207,7 +223,7 @@ export async function writeParts(store, folder, table, olds, news, absolute) {
   };
   for (const [ordinal, entry] of table.tensors.entries()) {
     const [old, now] = [olds, news].map((tensors) => /** @type {Uint8Array} */ (tensors.get(ordinal)));
-    const changes = [...encodeTensor(ordinal, entry, old, now, absolute)];
+    const changes = [...encodeTensor(ordinal, entry, old, now, features)];
     if (changes.length > 0) delta.changed_tensors += 1;
     for (const row of changes) {
       rows.push(row);

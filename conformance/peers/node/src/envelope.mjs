@@ -8,24 +8,24 @@ export const timestamp = () => new Date().toISOString();
 
 /**
  * @param {string} kind
- * @param {string} streamId
+ * @param {{stream_id: string, reader_features: string[], writer_features: string[]}} stream whose features are copied
+ *   (STR-4)
  * @param {string} commitId
  * @param {number} epoch
- * @param {string[]} writerFeatures those of stream.json (STR-4)
  * @param {object} [metadata]
  */
-export function envelope(kind, streamId, commitId, epoch, writerFeatures, metadata = {}) {
+export function envelope(kind, stream, commitId, epoch, metadata = {}) {
   return {
     protocol: PROTOCOL,
     protocol_version: PROTOCOL_VERSION,
     kind,
-    stream_id: streamId,
+    stream_id: stream.stream_id,
     commit_id: commitId,
     epoch,
     created_at: timestamp(),
     producer: { name, version },
-    reader_features: [],
-    writer_features: writerFeatures,
+    reader_features: stream.reader_features,
+    writer_features: stream.writer_features,
     metadata,
   };
 }

@@ -71,7 +71,7 @@ export class WriterLease {
     const record = {
       ...this.record,
       signature: undefined, // known, and of no use here (VER-5, SIG-2)
-      ...envelope('lease', stream.stream_id, commitId, this.epoch, stream.writer_features),
+      ...envelope('lease', stream, commitId, this.epoch),
       holder: this.options.holder,
       acquired_at: this.acquiredAt,
       ttl_ms: this.options.ttlMs,

@@ -78,7 +78,7 @@ export async function addAnchor(reader, version, signer = null) {
   const files = [];
   for (const [name, { bytes }] of held.files) files.push(await storeFile(store, folder + name, name, bytes));
   const anchor = {
-    ...envelope('anchor', stream.stream_id, commitId, record.epoch, stream.writer_features),
+    ...envelope('anchor', stream, commitId, record.epoch),
     version,
     version_digest: held.read.digest,
     tensors: record.tensors,
@@ -109,8 +109,7 @@ export async function addSpan(reader, base, target, signer = null) {
   const to = await stateOf(reader, target);
   const commitId = randomUUID();
   const folder = dataFolder(target, commitId);
-  const absolute = stream.writer_features.includes('absolute');
-  const { delta } = await writeParts(store, folder, from.table, from.tensors, to.tensors, absolute);
+  const { delta } = await writeParts(store, folder, from.table, from.tensors, to.tensors, stream);
   const stored = delta.parts.map((/** @type {any} */ part) => part.key);
   if (partsBytes(delta) > replaces) {
     await remove(reader, stored);
@@ -118,7 +117,7 @@ export async function addSpan(reader, base, target, signer = null) {
   }
   const { record } = to.read;
   const span = {
-    ...envelope('span', stream.stream_id, commitId, record.epoch, stream.writer_features),
+    ...envelope('span', stream, commitId, record.epoch),
     base,
     base_digest: from.read.digest,
     version: target,

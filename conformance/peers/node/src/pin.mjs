@@ -45,7 +45,7 @@ export class ReaderPin {
   /** @param {boolean} released */
   bytes(released) {
     return jsonBytes({
-      ...envelope('pin', this.stream.stream_id, randomUUID(), 0, this.stream.writer_features),
+      ...envelope('pin', this.stream, randomUUID(), 0),
       holder: this.holder,
       acquired_at: this.acquiredAt,
       ttl_ms: this.ttlMs,

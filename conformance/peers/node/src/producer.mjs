@@ -35,6 +35,7 @@ import { formatHex } from './u64.mjs';
  * @typedef {object} ProducerOptions
  * @property {boolean} [singleWriter] STR-3
  * @property {boolean} [absolute] COD-2
+ * @property {boolean} [ranked] COD-4
  * @property {import('./signatures.mjs').Signer | null} [signer]
  * @property {string[] | null} [publicKeys] of others who may have signed (SIG-9)
  * @property {boolean} [takeOver] LSE-4
@@ -43,7 +44,7 @@ import { formatHex } from './u64.mjs';
  * @property {string} [holder]
  */
 
-const KNOWN_WRITER_FEATURES = ['absolute', 'signed'];
+const KNOWN_WRITER_FEATURES = ['absolute', 'ranked', 'signed'];
 /** After these a producer has to be opened anew (OPN-5). */
 const FINAL = ['conflict', 'fenced', 'outcome_unknown', 'source_changed'];
 
@@ -93,6 +94,21 @@ async function readStream(store, limits) {
 }
 
 /**
+ * The features of a stream that is made with options.
+ * @param {ProducerOptions} options
+ * @param {{reader_features: string[], writer_features: string[]}} [origin] of a fork, whose features it keeps but for
+ *   `signed` (SIG-10)
+ */
+export function featuresOf({ absolute, ranked, signer }, origin = { reader_features: [], writer_features: [] }) {
+  const asked = [...(absolute ? ['absolute'] : []), ...(ranked ? ['ranked'] : [])];
+  const taken = origin.writer_features.filter((feature) => feature !== 'signed');
+  return {
+    reader_features: [...new Set([...origin.reader_features, ...(ranked ? ['ranked'] : [])])],
+    writer_features: [...new Set([...taken, ...asked, ...(signer ? ['signed'] : [])])],
+  };
+}
+
+/**
  * OPN-2: creates `stream.json`; whoever loses the race goes on with the winner's.
  * @param {Store} store
  * @param {ProducerOptions} options
@@ -101,9 +117,8 @@ async function readStream(store, limits) {
 async function createStream(store, options, limits) {
   await probe(store, options.singleWriter);
   const commitId = randomUUID();
-  const features = [...(options.absolute ? ['absolute'] : []), ...(options.signer ? ['signed'] : [])];
   const record = {
-    ...envelope('stream', randomUUID(), commitId, 0, features),
+    ...envelope('stream', { stream_id: randomUUID(), ...featuresOf(options) }, commitId, 0),
     writers: options.singleWriter ? 'single' : 'many',
     signing_keys: options.signer ? [options.signer.publicKey] : undefined,
   };
@@ -168,6 +183,8 @@ async function openStream(store, options, limits) {
     fail('store_unfit', 'several writers and no conditional creation (STR-3)');
   if (options.absolute && !record.writer_features.includes('absolute'))
     fail('invalid_argument', 'the stream is not absolute (OPN-3)');
+  if (options.ranked && !record.reader_features.includes('ranked'))
+    fail('invalid_argument', 'the stream is not ranked (OPN-3)');
   return openForWriting(store, options, limits);
 }
 
@@ -179,7 +196,6 @@ export class Producer {
     this.limits = reader.limits;
     this.options = options;
     this.lease = lease;
-    this.absolute = reader.stream.writer_features.includes('absolute');
     /** @type {Held | null} the newest version, which is the base and the parent (OPN-4) */
     this.held = null;
     /** @type {number | undefined} the newest version known to have a snapshot */
@@ -289,7 +305,7 @@ export class Producer {
     await this.lease?.confirm();
     const { stream } = this.reader;
     const record = {
-      ...envelope('version', stream.stream_id, commitId, this.epoch, stream.writer_features, state.metadata ?? {}),
+      ...envelope('version', stream, commitId, this.epoch, state.metadata ?? {}),
       version,
       parent: this.held ? { version: version - 1, digest: this.held.read.digest } : undefined,
       ...body.members,
@@ -376,7 +392,8 @@ export class Producer {
    * @param {Map<string, {bytes: Uint8Array, digest: string}>} files
    */
   async writeDelta(held, tensors, folder, files) {
-    const { delta, rows } = await writeParts(this.store, folder, held.table, held.tensors, tensors, this.absolute);
+    const { stream } = this.reader;
+    const { delta, rows } = await writeParts(this.store, folder, held.table, held.tensors, tensors, stream);
     const parent = held.read.record;
     const known = new Map((parent.files ?? []).map((/** @type {any} */ file) => [file.name, file]));
     const list = [];
@@ -449,7 +466,7 @@ export class Producer {
       });
       const record = {
         ...old?.record,
-        ...envelope('head', stream.stream_id, randomUUID(), this.epoch, stream.writer_features),
+        ...envelope('head', stream, randomUUID(), this.epoch),
         signature: undefined, // known, and of no use here (VER-5, SIG-2)
         version,
         anchor: this.anchor,

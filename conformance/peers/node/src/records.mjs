@@ -11,6 +11,8 @@ import { parseHex, u64Add, u64Sub } from './u64.mjs';
 export const PROTOCOL = 'deltawire';
 export const PROTOCOL_VERSION = '0.1';
 export const PART_TYPE = 'application/vnd.apache.arrow.file';
+/** Names in `reader_features` (section 16.3). */
+const KNOWN_READER_FEATURES = ['ranked'];
 export const SHARD_TYPE = 'application/vnd.safetensors';
 
 const producer = t.object({ name: t.name, version: t.name });
@@ -217,14 +219,17 @@ export function parseRecord(kind, bytes, limits) {
   const record = parseJson(bytes, limits.json_depth);
   checkProtocol(record);
   const { reader_features: features } = record;
-  if (Array.isArray(features) && features.length > 0 && features.every((f) => typeof f === 'string')) {
-    // No reader feature is defined in version 0.1 (VER-2, section 16.3).
-    fail('unsupported_feature', `reader feature ${JSON.stringify(features[0])}`);
+  if (Array.isArray(features) && features.every((f) => typeof f === 'string')) {
+    const unknown = features.find((f) => !KNOWN_READER_FEATURES.includes(f));
+    if (unknown !== undefined) fail('unsupported_feature', `reader feature ${JSON.stringify(unknown)} (VER-2)`);
   }
   SHAPES[kind](record, kind);
   require(record.kind === kind, `kind is not ${kind}`);
   checkLimit(limits, 'features', record.reader_features.length, 'reader features');
   checkLimit(limits, 'features', record.writer_features.length, 'writer features');
+  require(record.reader_features.every(
+    (/** @type {string} */ f) => record.writer_features.includes(f),
+  ), 'a reader feature that is no writer feature (VER-3)');
   checkLimit(limits, 'metadata_bytes', jsonBytes(record.metadata).length, 'metadata');
   if ('tensors' in MEMBERS[kind][0]) checkLimit(limits, 'table_bytes', record.tensors.bytes, record.tensors.key);
   INVARIANTS[kind](record, limits);

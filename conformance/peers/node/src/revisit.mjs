@@ -7,6 +7,7 @@ import { fail, isCode } from './errors.mjs';
 import { dataFolder, versionKey } from './keys.mjs';
 import { makeLimits } from './limits.mjs';
 import {
+  featuresOf,
   hasVersions,
   openForWriting,
   probe,
@@ -111,10 +112,8 @@ export async function fork(source, version, store, options) {
   const old = await interrupted(store, origin, signer, limits);
   if (!old) await probe(store, options.singleWriter);
   const streamCommit = randomUUID();
-  const taken = from.stream.writer_features.filter((/** @type {string} */ f) => f !== 'signed');
-  const features = [...new Set([...taken, ...(options.absolute ? ['absolute'] : []), ...(signer ? ['signed'] : [])])];
   const stream = old ?? {
-    ...envelope('stream', randomUUID(), streamCommit, 0, features),
+    ...envelope('stream', { stream_id: randomUUID(), ...featuresOf(options, from.stream) }, streamCommit, 0),
     writers: options.singleWriter ? 'single' : 'many',
     origin,
     signing_keys: signer ? [signer.publicKey] : undefined,
@@ -125,7 +124,7 @@ export async function fork(source, version, store, options) {
   const commitId = randomUUID();
   const body = await producer.writeRebase(held.table, held.tensors, dataFolder(0, commitId), held.files);
   const record = {
-    ...envelope('version', stream.stream_id, commitId, 0, stream.writer_features, held.read.record.metadata),
+    ...envelope('version', stream, commitId, 0, held.read.record.metadata),
     version: 0,
     ...body.members,
   };

@@ -1,7 +1,7 @@
 // The adapter, driven as the conformance suite drives it.
 import assert from 'node:assert/strict';
 import { spawn } from 'node:child_process';
-import { mkdir, writeFile } from 'node:fs/promises';
+import { mkdir, readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { createInterface } from 'node:readline';
 import { test } from 'node:test';
@@ -48,7 +48,11 @@ test('publish, materialize, show, follow and lease', async (t) => {
       output.push(line);
     }
   };
-  assert.equal((await call('describe')).output[0].contract, 1);
+  const [described] = (await call('describe')).output;
+  assert.deepEqual([described.contract, described.features.includes('ranked')], [1, true]);
+  const ranked = join(root, 'ranked');
+  assert.equal((await call('publish', ranked, input, '{"ranked":true}')).output.length, 3);
+  assert.deepEqual(JSON.parse(await readFile(join(ranked, 'stream.json'), 'utf8')).reader_features, ['ranked']);
   assert.deepEqual(await call('materialize', store, target, 'latest', '{}'), {
     status: 1,
     output: [{ error: 'stream_not_found' }],

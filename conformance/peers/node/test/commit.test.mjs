@@ -111,7 +111,7 @@ test('a commit that the boundary has passed', async (t) => {
   await put(
     store.root,
     'retention.json',
-    jsonBytes({ ...envelope('retention', stream.stream_id, stream.commit_id, 0, []), boundary: 1 }),
+    jsonBytes({ ...envelope('retention', stream, stream.commit_id, 0), boundary: 1 }),
   );
   await assert.rejects(producer.publish({ tensors }), code('fenced'));
   const other = await open(t);

@@ -79,6 +79,11 @@ test('records: the order of checks', () => {
     assert.throws(change({ protocol_version: version }), code('malformed_record'));
   assert.throws(change({ reader_features: ['novel', 1] }), code('malformed_record'));
   assert.throws(change({ reader_features: ['No Form'] }), code('unsupported_feature'));
+  assert.throws(change({ reader_features: ['ranked', 'novel'], writers: 'few' }), code('unsupported_feature'));
+  const ranked = ['ranked', 'ranked'];
+  assert.deepEqual(change({ reader_features: ranked, writer_features: ['ranked'] })().reader_features, ranked);
+  assert.throws(change({ reader_features: ['ranked'] }), code('malformed_record'));
+  assert.equal(change({ writer_features: ['ranked'] })().kind, 'stream');
 });
 
 test('limits hold for the record, whatever is fetched', () => {
@@ -95,8 +100,8 @@ test('nothing is there from the boundary on', async (t) => {
   const { root, store, records } = await exampleStream(t);
   const consumer = new Consumer(store);
   await consumer.update();
-  const { stream_id: id, commit_id: commit } = records[0];
-  await put(root, 'retention.json', jsonBytes({ ...envelope('retention', id, commit, 0, []), boundary: 5 }));
+  const { commit_id: commit } = records[0];
+  await put(root, 'retention.json', jsonBytes({ ...envelope('retention', records[0], commit, 0), boundary: 5 }));
   await assert.rejects(consumer.update(), code('version_not_found'));
   assert.equal(consumer.version, 1);
 });

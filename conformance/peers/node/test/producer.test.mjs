@@ -46,10 +46,10 @@ const everyDtype = () =>
     { name: `${dtype.name}.empty`, dtype: dtype.name, shape: [0, 3], bytes: new Uint8Array(0) },
   ]);
 
-for (const absolute of [false, true]) {
-  test(`every dtype goes around, ${absolute ? 'absolute' : 'by differences'}`, async (t) => {
+for (const options of [{}, { absolute: true }, { ranked: true }]) {
+  test(`every dtype goes around, ${Object.keys(options)[0] ?? 'by differences'}`, async (t) => {
     const store = new FileStore(await folder(t));
-    const producer = await Producer.open(store, { absolute });
+    const producer = await Producer.open(store, options);
     const consumer = new Consumer(store);
     let tensors = [...everyDtype(), { name: 'scalar', dtype: 'F32', shape: [], bytes: noise(4, 9) }];
     for (const every of [0, 1, 5, 40, Infinity]) {

@@ -46,7 +46,7 @@ async function kinds(consumer, reader, target) {
 
 /** @param {Awaited<ReturnType<typeof line>>} stream @param {number} boundary @param {number[]} kept */
 async function retain({ root, reader }, boundary, kept) {
-  const record = { ...envelope('retention', reader.stream.stream_id, reader.stream.commit_id, 0, []), boundary, kept };
+  const record = { ...envelope('retention', reader.stream, reader.stream.commit_id, 0), boundary, kept };
   await put(root, 'retention.json', jsonBytes(record));
 }
 
