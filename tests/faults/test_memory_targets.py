@@ -19,6 +19,7 @@ from deltawire.errors import (
 from deltawire.format import keys
 from deltawire.limits import MIB
 from deltawire.producer.anchors import AnchorPolicy
+from deltawire.producer.publisher import Publisher
 from deltawire.store.memory import MemoryStore
 from deltawire.targets.arrays import NumpyBits
 from tests.faults.conftest import forget, new_memory
@@ -63,6 +64,36 @@ def test_a_tampered_array_is_noticed_before_anything_is_written(written: MemoryS
             follower.poll(to=4)
         assert follower.version == 3
         assert before == {name: bits_of(array) for name, array in state.items()}
+
+
+@pytest.mark.parametrize("ranked", [False, True])
+def test_a_flipped_bit_is_never_taken_for_a_bad_row(ranked: bool) -> None:
+    # A row of ranks cannot be decoded against other weights: mostly nothing fits, or something else does.
+    rng = np.random.default_rng(0)
+    store = MemoryStore("flipped-ranked" if ranked else "flipped")
+    old = (rng.standard_normal(3000).astype(np.float32) * 0.02).view(np.uint32)
+    new = old + rng.choice(np.array([0, 0, 0, 1], np.uint32), old.size)
+    with Publisher(store, ranked=ranked) as publisher:
+        publisher.publish({"w": old.view(np.float32)})
+        publisher.publish({"w": new.view(np.float32)})
+    noticed = 0
+    with Follower(store, pin=False) as follower:
+        follower.poll(to=0)
+        held = follower.arrays["w"].view(np.uint32)
+    for _ in range(40):
+        state = {"w": held.copy().view(np.float32)}
+        with Follower(store, state, pin=False) as follower:
+            follower.poll(to=0)
+            state["w"].view(np.uint32)[rng.integers(old.size)] ^= np.uint32(1) << np.uint32(rng.integers(32))
+            before = bits_of(state["w"])
+            try:
+                follower.poll()
+            except WrongBaseError:
+                noticed += 1
+                assert bits_of(state["w"]) == before
+    assert noticed > 0
+    if ranked:
+        assert noticed > 10
 
 
 class Interrupted(BaseException):

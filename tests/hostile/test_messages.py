@@ -232,7 +232,7 @@ ROW_LIES: list[tuple[str, list[Row], str]] = [
         [TRUE_ROWS[0], replace(row_of("w", "dense"), changed=W.changed + 1), TRUE_ROWS[2]],
         "malformed_row",
     ),
-    ("an unknown codec", changed(W, codec="ranked"), "unsupported_codec"),
+    ("an unknown codec", changed(W, codec="ranked-9"), "unsupported_codec"),
     ("an empty codec", changed(W, codec=""), "unsupported_codec"),
     ("a long codec", changed(W, codec="x" * 100_000), "unsupported_codec"),
     ("another codec", changed(W, codec="dense"), "malformed_row"),

@@ -35,13 +35,11 @@ from deltawire.reading.ways import NO_GOOD, NO_TABLE, Step, WayFinder
 from deltawire.store.base import Store
 from deltawire.targets.arrays import Array, ArraysTarget
 from deltawire.targets.base import Held, Target
-from deltawire.targets.digests import state_digest_of
+from deltawire.targets.digests import digest_held
 from deltawire.targets.opening import TargetLike, as_target
 
 if TYPE_CHECKING:
     from deltawire.ed25519 import PublicKeyLike
-
-_MASK = (1 << 64) - 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -237,7 +235,7 @@ class Follower:
         held = self._target.held
         if held is None:
             raise VersionNotFoundError("the target holds no version yet")
-        digest = sum(state_digest_of(self._target.bits(tensor), tensor) for tensor in held.tensors) & _MASK
+        digest = digest_held(self._target, held)
         if digest != held.digest:
             version = held.committed.record.version
             raise StateMismatchError(

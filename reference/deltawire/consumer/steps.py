@@ -11,13 +11,14 @@ from deltawire.consumer.loading import check_room, load_snapshot
 from deltawire.consumer.staging import Totals, check_disjoint, check_totals, stage_row
 from deltawire.consumer.timings import Clock
 from deltawire.deadline import Deadline
-from deltawire.errors import StateMismatchError
+from deltawire.errors import MalformedRowError, StateMismatchError, WrongBaseError
 from deltawire.format.records import Delta, Snapshot
 from deltawire.format.tensors import Tensor, TensorTable
 from deltawire.parts.reader import read_batch
 from deltawire.reading.stream import Committed
 from deltawire.reading.transfer import RangeRequest, Transfer
 from deltawire.targets.base import Change, Held, Target, TensorBits
+from deltawire.targets.digests import digest_held
 
 _MASK = (1 << 64) - 1
 
@@ -104,7 +105,13 @@ def take_delta(
         WrongBaseError, IntegrityError, FormatError, UnsupportedCodecError: as ``stage_delta``; nothing was written.
         StateMismatchError: it would not be that version; nothing was written.
     """
-    staged = stage_delta(transfer, delta, table, held.tensors, target.bits, deadline, clock)
+    try:
+        staged = stage_delta(transfer, delta, table, held.tensors, target.bits, deadline, clock)
+    except MalformedRowError:
+        # Rows that look at the whole box cannot be decoded against another base; it is the target that is wrong. RNK-6
+        if any("classes" in part.streams for part in delta.parts) and digest_held(target, held) != held.digest:
+            raise WrongBaseError("what is held is not what the delta was made from") from None
+        raise
     started = time.perf_counter()
     digest = staged.digest_from(held.digest)
     if len(held.tensors) == len(table.tensors) and digest != int(version.record.state_digest, 16):

@@ -16,9 +16,7 @@ from deltawire.inspecting.ways import Ways
 from deltawire.reading.planner import Edge
 from deltawire.reading.transfer import Transfer
 from deltawire.targets.arrays import ArraysTarget
-from deltawire.targets.digests import state_digest_of
-
-_MASK = (1 << 64) - 1
+from deltawire.targets.digests import digest_held
 
 
 class Replay:
@@ -132,7 +130,7 @@ class Replay:
         """The digest of the whole state, element by element."""
         held = self._target.held
         assert held is not None  # noqa: S101 - the version was reached
-        digest = sum(state_digest_of(self._target.bits(tensor), tensor) for tensor in held.tensors) & _MASK
+        digest = digest_held(self._target, held)
         if digest == int(held.committed.record.state_digest, 16):
             return True
         wrong = StateMismatchError(f"version {number} was rebuilt with digest {digest:016x}")
