@@ -72,7 +72,8 @@ def test_a_flipped_bit_is_never_taken_for_a_bad_row(ranked: bool) -> None:
     rng = np.random.default_rng(0)
     store = MemoryStore("flipped-ranked" if ranked else "flipped")
     old = (rng.standard_normal(3000).astype(np.float32) * 0.02).view(np.uint32)
-    new = old + rng.choice(np.array([0, 0, 0, 1], np.uint32), old.size)
+    small = np.abs(old.view(np.float32)) < 0.01  # these change, mostly, and the others hardly ever
+    new = old + (rng.random(old.size) < np.where(small, 0.8, 0.02)).astype(np.uint32)
     with Publisher(store, ranked=ranked) as publisher:
         publisher.publish({"w": old.view(np.float32)})
         publisher.publish({"w": new.view(np.float32)})
@@ -84,16 +85,14 @@ def test_a_flipped_bit_is_never_taken_for_a_bad_row(ranked: bool) -> None:
         state = {"w": held.copy().view(np.float32)}
         with Follower(store, state, pin=False) as follower:
             follower.poll(to=0)
-            state["w"].view(np.uint32)[rng.integers(old.size)] ^= np.uint32(1) << np.uint32(rng.integers(32))
+            state["w"].view(np.uint32)[rng.integers(old.size)] ^= np.uint32(1) << np.uint32(rng.integers(20, 32))
             before = bits_of(state["w"])
             try:
                 follower.poll()
             except WrongBaseError:
                 noticed += 1
                 assert bits_of(state["w"]) == before
-    assert noticed > 0
-    if ranked:
-        assert noticed > 10
+    assert noticed > (10 if ranked else 0)
 
 
 class Interrupted(BaseException):
