@@ -1,0 +1,112 @@
+"""Deltawire itself: whole parts as they lie in the store, with the record that describes them in front.
+
+Once as a publisher chooses its codecs, and once with each codec of the registry for every box. A follower's checks are
+part of applying: hashes of what was fetched, digests of the old bits and of the new ones, totals.
+"""
+
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import msgspec
+import pyarrow as pa
+
+from benchmarks.peers.base import Peer, State
+from deltawire.codecs.base import BoxChange, Codec, Stream
+from deltawire.codecs.registry import CODECS
+from deltawire.consumer.staging import Totals, check_disjoint, check_totals, stage_row
+from deltawire.format.records import Delta, Part
+from deltawire.format.tensors import Tensor, TensorTable, build_table
+from deltawire.limits import DEFAULT_LIMITS
+from deltawire.parts.reader import read_batch
+from deltawire.parts.rows import Row
+from deltawire.parts.writer import PartOptions, PartWriter
+from deltawire.producer.deltas import encode_delta
+from deltawire.producer.encoding import Encoder, EncodingPool
+from deltawire.targets.arrays import NumpyBits
+
+
+class OwnPeer(Peer):
+    """What ``Publisher`` writes and ``Follower`` applies."""
+
+    name = "Deltawire"
+    own = True
+
+    def encode(self, old: State, new: State) -> bytes:
+        table = _table(new)
+        stored: list[pa.Buffer] = []
+        writer = PartWriter(_key, lambda _, data: stored.append(data), options=PartOptions())
+        pool = self._pool()
+        try:
+            encoded = encode_delta(
+                table.tensors,
+                lambda tensor: old[tensor.name].reshape(-1),
+                lambda tensor: new[tensor.name].reshape(-1),
+                encoding=pool,
+                writer=writer,
+            )
+        finally:
+            pool.close()
+        record = msgspec.json.encode(encoded.delta)
+        return b"".join((struct.pack("<I", len(record)), record, *(memoryview(data) for data in stored)))
+
+    def apply(self, payload: bytes, state: State) -> None:
+        table = _table(state)
+        own = {name: NumpyBits(bits.reshape(-1)) for name, bits in state.items()}
+        at = 4 + struct.unpack_from("<I", payload)[0]
+        delta = msgspec.json.decode(payload[4:at], type=Delta)
+        totals, changes = Totals(), []
+        for part in delta.parts:
+            for row in _rows(memoryview(payload)[at : at + part.bytes], part, table):
+                tensor = table.tensors[row.tensor]
+                changes.append(stage_row(row, tensor, own[tensor.name], totals))
+            at += part.bytes
+        check_totals(totals, delta)
+        check_disjoint(changes)
+        for change in changes:
+            own[change.tensor.name].scatter(change.where, change.new)
+
+    def _pool(self) -> EncodingPool:
+        return EncodingPool(Encoder(), workers=1)
+
+
+class OneCodecPeer(OwnPeer):
+    """The same with one codec for all boxes."""
+
+    def __init__(self, codec: str) -> None:
+        self.name = f"Deltawire, {codec}"
+        self.sparse = codec != "dense"
+        self._codec = codec
+
+    def _pool(self) -> EncodingPool:
+        return EncodingPool(_OneCodec(codec=self._codec), workers=1)
+
+
+@dataclass(frozen=True, slots=True)
+class _OneCodec(Encoder):
+    codec: str = "gap"
+
+    def _encode(self, tensor: Tensor, change: BoxChange) -> tuple[Codec, dict[str, Stream]]:
+        codec = CODECS[self.codec]
+        return codec, codec.encode(change, tensor.dtype)
+
+
+def own_peers() -> Iterator[OwnPeer]:
+    """One for each codec of the registry, and the publisher's choice."""
+    for name in CODECS:
+        yield OneCodecPeer(name)
+    yield OwnPeer()
+
+
+def _table(state: State) -> TensorTable:
+    return build_table(((name, "BF16", bits.shape) for name, bits in state.items()), limits=DEFAULT_LIMITS)
+
+
+def _rows(data: memoryview, part: Part, table: TensorTable) -> Iterator[Row]:
+    for batch in part.batches:
+        stored = data[batch.offset : batch.offset + batch.bytes]
+        yield from read_batch(stored, part, batch, table, limits=DEFAULT_LIMITS)
+
+
+def _key(number: int) -> str:
+    return f"parts/{number:05d}.arrow"
