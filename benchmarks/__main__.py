@@ -1,16 +1,19 @@
-"""The command: ``python -m benchmarks [NAME ...] [--json FILE]``."""
+"""The command: ``python -m benchmarks [NAME ...] [--json FILE] [--results FOLDER]``."""
 
 import argparse
 import json
-import platform
+from collections.abc import Callable
 from pathlib import Path
 
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks import apply, building, catching_up, encode, memory, startup
+from benchmarks import apply, building, catching_up, encode, growth, layouts, memory, results_file, startup
+from benchmarks.model import Figure
 
-BENCHMARKS = {
+BENCHMARKS: dict[str, Callable[[], list[Figure]]] = {
+    "layouts": layouts.run,
+    "growth": growth.run,
     "encode": encode.run,
     "apply": apply.run,
     "building": building.run,
@@ -24,18 +27,26 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument("names", nargs="*", help=f"which to run: {', '.join(BENCHMARKS)}; all by default")
     parser.add_argument("--json", type=Path, help="write the figures to this file too")
+    parser.add_argument("--results", type=Path, help="keep the figures in this folder, and draw its tables and plots")
     options = parser.parse_args()
     if unknown := set(options.names) - set(BENCHMARKS):
         parser.error(f"there is no benchmark called {min(unknown)}")
-    table = Table("benchmark", "figure", "value", "what it says", title=f"{platform.processor() or platform.machine()}")
-    found = []
+    machine = results_file.machine()
+    table = Table("benchmark", "figure", "value", "what it says", title=machine)
+    found: results_file.Results = {}
     for name in options.names or BENCHMARKS:
-        for figure in BENCHMARKS[name]():
-            found.append({"benchmark": name, **figure})
+        figures = BENCHMARKS[name]()
+        found[name] = {"machine": machine, "figures": figures}
+        for figure in figures:
             table.add_row(name, figure["figure"], figure["value"], figure["note"])
     Console().print(table)
     if options.json:
         options.json.write_text(json.dumps(found, indent=1))
+    if options.results:
+        from benchmarks import report  # noqa: PLC0415 - only plots need matplotlib
+
+        results_file.write(options.results, results_file.read(options.results) | found)
+        report.draw(options.results)
 
 
 if __name__ == "__main__":

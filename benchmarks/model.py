@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable
-from typing import TypedDict
+from typing import NotRequired, TypedDict
 
 import numpy as np
 import numpy.typing as npt
@@ -16,6 +16,8 @@ class Figure(TypedDict):
     figure: str
     value: str
     note: str
+    data: NotRequired[dict[str, object]]
+    """Numbers for plots, as JSON has them."""
 
 
 def weights(elements: int, *, seed: int) -> Bits16:

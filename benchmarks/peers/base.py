@@ -39,9 +39,9 @@ def changed_tensors(old: State, new: State) -> Iterator[tuple[str, Bits16, Bits1
             yield name, before, flat, positions
 
 
-def compress(data: bytes | npt.NDArray[np.uint8], level: int = 1) -> bytes:
+def compress(data: bytes | memoryview, level: int = 1) -> bytes:
     """One zstd frame; level 1 is what all of these systems chose."""
-    return zstandard.ZstdCompressor(level=level).compress(memoryview(data))
+    return zstandard.ZstdCompressor(level=level).compress(data)
 
 
 def decompress(frame: bytes | memoryview) -> bytes:

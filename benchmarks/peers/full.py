@@ -1,7 +1,5 @@
 """The whole state after each step, as one safetensors file: what everyone does who does nothing else."""
 
-from typing import cast
-
 from safetensors.numpy import load, save
 
 from benchmarks.peers.base import Peer, State, compress, decompress
@@ -17,7 +15,7 @@ class FullPeer(Peer):
         self._level = level
 
     def encode(self, old: State, new: State) -> bytes:
-        data = cast("bytes", save(dict(new)))
+        data = save(dict(new))
         return data if self._level is None else compress(data, self._level)
 
     def apply(self, payload: bytes, state: State) -> None:

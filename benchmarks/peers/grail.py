@@ -1,4 +1,4 @@
-"""grail's sparse codec, format 3.1: rows and columns of the changed elements as differences, one zstd frame over all."""
+"""grail's sparse codec, format 3.1: rows and columns of the changed elements as differences, in one zstd frame."""
 
 import json
 import struct
@@ -75,5 +75,5 @@ def _restarted_sums(steps: npt.NDArray[np.integer], row_steps: npt.NDArray[np.in
     starts = np.flatnonzero(row_steps)
     if not starts.size or starts[0] != 0:
         starts = np.concatenate([[0], starts])
-    before = sums[starts] - steps[starts]
-    return sums - np.repeat(before, np.diff(starts, append=steps.size))
+    before: npt.NDArray[np.int64] = np.repeat(sums[starts] - steps[starts], np.diff(starts, append=steps.size))
+    return sums - before

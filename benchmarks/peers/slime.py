@@ -35,8 +35,8 @@ class _SlimePeer(Peer):
         for name, bits in new.items():
             before, after = _bytes(old[name]), _bytes(bits)
             if not np.array_equal(before.view(np.uint16), after.view(np.uint16)):
-                frames[name] = np.frombuffer(compress(self._payload(before, after)), np.uint8)
-                checksums[name] = f"{zlib.adler32(after):08x}"
+                frames[name] = np.frombuffer(compress(self._payload(before, after).data), np.uint8)
+                checksums[name] = f"{zlib.adler32(after.data):08x}"
         index = {
             "metadata": {
                 "version": "000001",
@@ -48,15 +48,15 @@ class _SlimePeer(Peer):
             "weight_map": dict.fromkeys(frames, _FILE),
         }
         listed = json.dumps(index).encode()
-        return b"".join((struct.pack("<I", len(listed)), listed, save(frames, checksums)))
+        return b"".join((struct.pack("<I", len(listed)), listed, save(frames, checksums or None)))
 
     def apply(self, payload: bytes, state: State) -> None:
         shard = payload[4 + struct.unpack_from("<I", payload)[0] :]
         checksums = _metadata(shard)
         for name, frame in load(shard).items():
             own = _bytes(state[name])
-            self._write(decompress(memoryview(frame)), own)
-            if f"{zlib.adler32(own):08x}" != checksums[name]:
+            self._write(decompress(frame.data), own)
+            if f"{zlib.adler32(own.data):08x}" != checksums[name]:
                 raise ValueError(f"{name} is not what was published")
 
 

@@ -4,7 +4,6 @@ import json
 import struct
 
 import numpy as np
-import numpy.typing as npt
 from numba import njit
 
 from benchmarks.peers.base import Peer, State, changed_tensors
@@ -37,7 +36,7 @@ class SparrowPeer(Peer):
 
 
 @njit(nogil=True, cache=True)
-def _write_gaps(positions: npt.NDArray[np.int64], out: npt.NDArray[np.uint8]) -> int:
+def _write_gaps(positions, out):  # type: ignore[no-untyped-def]
     at, before = 0, 0
     for position in positions:
         gap = position - before
@@ -52,8 +51,8 @@ def _write_gaps(positions: npt.NDArray[np.int64], out: npt.NDArray[np.uint8]) ->
 
 
 @njit(nogil=True, cache=True)
-def _read_gaps(data: npt.NDArray[np.uint8], positions: npt.NDArray[np.int64]) -> None:
-    at, position = 0, 0
+def _read_gaps(data, positions):  # type: ignore[no-untyped-def]
+    at, position = 0, np.int64(0)
     for index in range(positions.size):
         shift = 0
         while data[at] & 128:

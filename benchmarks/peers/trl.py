@@ -4,7 +4,6 @@ As in the blog post of May 2026 (absolute int32 positions), and as in its third 
 """
 
 import json
-from typing import cast
 
 import numpy as np
 import numpy.typing as npt
@@ -33,7 +32,7 @@ class TrlBlogPeer(Peer):
             "sparsity": str(1 - count / max(total, 1)),
             "changed_params": json.dumps(changed),
         }
-        return cast("bytes", save(tensors, metadata))
+        return save(tensors, metadata)
 
     def apply(self, payload: bytes, state: State) -> None:
         tensors = load(payload)
@@ -64,7 +63,7 @@ class TrlGapPeer(Peer):
             "total_elements": str(sum(bits.size for bits in new.values())),
             "encoding": "gap_delta",
         }
-        return cast("bytes", save(tensors, metadata))
+        return save(tensors, metadata)
 
     def apply(self, payload: bytes, state: State) -> None:
         tensors = load(payload)

@@ -5,6 +5,7 @@ or where the environment variable ``DELTAWIRE_TRACES`` points.
 """
 
 from benchmarks.traces.catalogue import TRACES, Trace
-from benchmarks.traces.store import folder, load, missing, save
+from benchmarks.traces.making import make_missing
+from benchmarks.traces.store import folder, load
 
-__all__ = ["TRACES", "Trace", "folder", "load", "missing", "save"]
+__all__ = ["TRACES", "Trace", "folder", "load", "make_missing"]

@@ -16,6 +16,11 @@ class Trace:
         return f"{self.model}-lr{self.learning_rate}"
 
     @property
+    def pair(self) -> tuple[int, int]:
+        """Two consecutive steps, the same for every trace."""
+        return 10, 11
+
+    @property
     def file_names(self) -> tuple[str, ...]:
         return tuple(f"s{step:03d}.safetensors" for step in self.steps)
 

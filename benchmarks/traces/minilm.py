@@ -27,10 +27,7 @@ def task() -> Task:
     tokenizer = AutoTokenizer.from_pretrained(folder)
     model = AutoModel.from_pretrained(folder, dtype=torch.float32)
     lines = [
-        line.strip()
-        for source in SOURCES
-        for line in pydoc.render_doc(source).splitlines()
-        if len(line.strip()) > 30
+        line.strip() for source in SOURCES for line in pydoc.render_doc(source).splitlines() if len(line.strip()) > 30
     ]
     rng = np.random.default_rng(SEED)
 

@@ -1,0 +1,37 @@
+"""What a step costs to apply as the model grows and the change does not."""
+
+from pathlib import Path
+
+from matplotlib.ticker import FuncFormatter, NullFormatter
+
+from benchmarks.growth import CHANGED, COPY
+from benchmarks.plots.style import BOUND, OTHERS_DARK, OURS, saved
+from benchmarks.results_file import Results, data_of
+
+_STYLES = {
+    "Deltawire": (OURS, "o-", 2.2),
+    "slime: xor, zstd-1": (OTHERS_DARK, "^-", 1.2),
+    "safetensors": (OTHERS_DARK, "s-", 1.2),
+    COPY: (BOUND, "--", 1.2),
+}
+
+
+def draw_growth(results: Results, path: Path) -> None:
+    """Lines by layout over the model's size, both logarithmic."""
+    with saved(path, width=6.4, height=4.0) as (_, (panel,)):
+        for one in data_of(results, "growth"):
+            colour, style, width = _STYLES[one["layout"]]
+            sizes = [size / (1 << 20) for size in one["model_bytes"]]
+            panel.plot(sizes, one["relative_seconds"], style, color=colour, linewidth=width, markersize=5)
+            panel.annotate(
+                one["layout"], (sizes[-1], one["relative_seconds"][-1]), (6, 0), textcoords="offset points",
+                color=colour, va="center", annotation_clip=False,
+            )  # fmt: skip
+        panel.set(xscale="log", yscale="log")
+        panel.set_xticks(sizes)
+        panel.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+        panel.xaxis.set_minor_formatter(NullFormatter())
+        panel.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+        panel.set_xlabel("size of the model in MiB")
+        panel.set_ylabel("time to apply, Deltawire at the left = 1")
+        panel.set_title(f"the same {CHANGED:,} changes in a larger and larger model")
