@@ -39,7 +39,8 @@ def test_states_are_rounded_masters_of_their_step() -> None:
 
     def loss(_: int) -> torch.Tensor:
         masters.append(model.weight.detach().clone())
-        return model(torch.ones(8)).square().sum()
+        found: torch.Tensor = model(torch.ones(8)).square().sum()
+        return found
 
     found = list(states(Trace("linear", "1e-2", (1, 2, 3)), Task(model, loss)))
     assert [step for step, _, _ in found] == [1, 2, 3]
