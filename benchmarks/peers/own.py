@@ -74,7 +74,7 @@ class OneCodecPeer(OwnPeer):
     """The same with one codec for all boxes."""
 
     def __init__(self, codec: str) -> None:
-        self.name = f"Deltawire, {codec}"
+        self.name = f"Deltawire: {codec}"
         self.sparse = codec != "dense"
         self._codec = codec
 

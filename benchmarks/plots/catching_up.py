@@ -7,7 +7,7 @@ from matplotlib.ticker import FuncFormatter
 from benchmarks.plots.style import OTHERS_DARK, OURS, saved
 from benchmarks.results_file import Results, data_of
 
-_PANELS = (("bytes", "kB fetched", 1e3), ("requests", "requests", 1))
+_PANELS = (("bytes", "kB fetched to catch up", 1e3), ("requests", "requests to catch up", 1))
 
 
 def draw_catching_up(results: Results, path: Path) -> None:

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from benchmarks.layouts import IN_FULL
-from benchmarks.plots.style import OTHERS, OURS, OURS_LIGHT, saved
+from benchmarks.plots.style import colour_of, saved
 from benchmarks.results_file import Results, data_of
 from benchmarks.traces.catalogue import MODELS, TRACES
 
@@ -13,9 +13,10 @@ _PANELS = (("encode_seconds", "encode"), ("apply_seconds", "decode and apply"))
 def draw_speed(results: Results, path: Path) -> None:
     """Bars by layout for encoding and for applying, of the largest model."""
     trace = IN_FULL[-1]
-    found = [one for one in data_of(results, "layouts") if one["trace"] == trace and "copy_seconds" in one]
+    measured = [one for one in data_of(results, "layouts") if one["trace"] == trace and "copy_seconds" in one]
+    found = [one for one in measured if one["sparse"] or not one["own"]]
     names = [one["layout"] for one in found]
-    colours = [OTHERS if not one["own"] else OURS if one["layout"] == "Deltawire" else OURS_LIGHT for one in found]
+    colours = [colour_of(one) for one in found]
     with saved(path, width=10.5, height=4.4, columns=2) as (figure, panels):
         for panel, (key, title) in zip(panels, _PANELS, strict=True):
             speeds = [one["copy_seconds"] / one[key] for one in found]

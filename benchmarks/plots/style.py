@@ -1,6 +1,6 @@
 """How all plots look."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -29,6 +29,11 @@ _SETTINGS: dict[Any, Any] = {
     "legend.frameon": False,
     "svg.hashsalt": "deltawire",  # the same figures give the same file
 }
+
+
+def colour_of(layout: Mapping[str, Any]) -> str:
+    """Deltawire as published, Deltawire with one codec, and all others."""
+    return OTHERS if not layout["own"] else OURS if layout["layout"] == "Deltawire" else OURS_LIGHT
 
 
 @contextmanager

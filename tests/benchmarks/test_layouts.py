@@ -45,14 +45,14 @@ def test_gaps_of_every_width(peer: Peer) -> None:
 
 
 def test_all_codecs_are_measured() -> None:
-    assert {f"Deltawire, {name}" for name in CODECS} <= set(PEERS)
+    assert {f"Deltawire: {name}" for name in CODECS} <= set(PEERS)
 
 
 def test_one_codec_writes_all() -> None:
     old = {"weight": np.zeros(4096, np.uint16)}
     new = {"weight": np.zeros(4096, np.uint16)}
     new["weight"][::100] = 1
-    sizes = {name: len(PEERS[f"Deltawire, {name}"].encode(old, new)) for name in ("gap", "gap-set", "dense")}
+    sizes = {name: len(PEERS[f"Deltawire: {name}"].encode(old, new)) for name in ("gap", "gap-set", "dense")}
     assert len(set(sizes.values())) == 3
     assert len(PEERS["Deltawire"].encode(old, new)) == sizes["gap"]
 
