@@ -17,12 +17,13 @@ from deltawire.codecs.registry import CODECS
 from deltawire.consumer.staging import Totals, check_disjoint, check_totals, stage_row
 from deltawire.format.records import Delta, Part
 from deltawire.format.tensors import Tensor, TensorTable, build_table
+from deltawire.kernels.scan import Room
 from deltawire.limits import DEFAULT_LIMITS
 from deltawire.parts.reader import read_batch
 from deltawire.parts.rows import Row
 from deltawire.parts.writer import PartOptions, PartWriter
-from deltawire.producer.deltas import encode_delta
-from deltawire.producer.encoding import Encoder, EncodingPool
+from deltawire.producer.deltas import Sums
+from deltawire.producer.encoding import BOX_ELEMENTS, Encoder
 from deltawire.targets.arrays import NumpyBits
 
 
@@ -36,18 +37,20 @@ class OwnPeer(Peer):
         table = _table(new)
         stored: list[pa.Buffer] = []
         writer = PartWriter(_key, lambda _, data: stored.append(data), options=PartOptions())
-        pool = self._pool()
-        try:
-            encoded = encode_delta(
-                table.tensors,
-                lambda tensor: old[tensor.name].reshape(-1),
-                lambda tensor: new[tensor.name].reshape(-1),
-                encoding=pool,
-                writer=writer,
-            )
-        finally:
-            pool.close()
-        record = msgspec.json.encode(encoded.delta)
+        encoder, room, sums, changed = self._encoder(), Room(BOX_ELEMENTS), Sums(), set()
+        for tensor in table.tensors:
+            for row in encoder.rows(tensor, old[tensor.name].reshape(-1), new[tensor.name].reshape(-1), room):
+                writer.add(row)
+                sums.add(row)
+                changed.add(row.tensor)
+        delta = Delta(
+            changed_elements=sums.changed,
+            changed_tensors=len(changed),
+            digest_before=f"{sums.before:016x}",
+            digest_after=f"{sums.after:016x}",
+            parts=writer.finish(),
+        )
+        record = msgspec.json.encode(delta)
         return b"".join((struct.pack("<I", len(record)), record, *(memoryview(data) for data in stored)))
 
     def apply(self, payload: bytes, state: State) -> None:
@@ -66,8 +69,8 @@ class OwnPeer(Peer):
         for change in changes:
             own[change.tensor.name].scatter(change.where, change.new)
 
-    def _pool(self) -> EncodingPool:
-        return EncodingPool(Encoder(), workers=1)
+    def _encoder(self) -> Encoder:
+        return Encoder()
 
 
 class OneCodecPeer(OwnPeer):
@@ -78,8 +81,8 @@ class OneCodecPeer(OwnPeer):
         self.sparse = codec != "dense"
         self._codec = codec
 
-    def _pool(self) -> EncodingPool:
-        return EncodingPool(_OneCodec(codec=self._codec), workers=1)
+    def _encoder(self) -> Encoder:
+        return _OneCodec(codec=self._codec)
 
 
 @dataclass(frozen=True, slots=True)
