@@ -9,7 +9,8 @@ from benchmarks.peers import PEERS
 CHANGED = 200_000
 TENSOR = 1 << 22
 TENSORS = (4, 8, 16, 32, 64)
-LAYOUTS = ("Deltawire", "slime: xor, zstd-1", "safetensors")
+OWN = "Deltawire: gap"
+LAYOUTS = (OWN, "Deltawire: ranked", "slime: xor, zstd-1", "safetensors")
 COPY = "copy of the model"
 
 
@@ -20,14 +21,14 @@ def run() -> list[Figure]:
     for tensors in TENSORS:
         for name, seconds in _seconds(tensors).items():
             found[name].append(seconds)
-    smallest = found["Deltawire"][0]
+    smallest = found[OWN][0]
     grown = TENSORS[-1] // TENSORS[0]
     return [
         Figure(
             figure=f"{grown} x the model: {name}",
             value=f"{seconds[-1] / seconds[0]:.2f} x the time",
             note=f"to apply {CHANGED:,} changes to {TENSORS[-1] * TENSOR:,} elements and not {TENSORS[0] * TENSOR:,}; "
-            f"{seconds[-1] / found['Deltawire'][-1]:.1f} x Deltawire's time there",
+            f"{seconds[-1] / found[OWN][-1]:.1f} x the time of {OWN} there",
             data={
                 "layout": name,
                 "model_bytes": [2 * TENSOR * count for count in TENSORS],

@@ -8,7 +8,7 @@ from benchmarks.peers.base import Bits16, Peer, State
 from benchmarks.peers.full import FullPeer
 from benchmarks.peers.grail import GrailPeer
 from benchmarks.peers.nemo import NemoPeer
-from benchmarks.peers.own import own_peers
+from benchmarks.peers.own import OWN_PEERS
 from benchmarks.peers.slime import SlimeOverwritePeer, SlimeXorPeer
 from benchmarks.peers.sparrow import SparrowPeer
 from benchmarks.peers.trl import TrlBlogPeer, TrlGapPeer
@@ -25,7 +25,7 @@ PEERS: dict[str, Peer] = {
         GrailPeer(),
         SparrowPeer(),
         NemoPeer(),
-        *own_peers(),
+        *OWN_PEERS,
     )
 }
 """By name, as they are shown."""

@@ -1,7 +1,8 @@
 """Deltawire itself: whole parts as they lie in the store, with the record that describes them in front.
 
-Once as a publisher chooses its codecs, and once with each codec of the registry for every box. A follower's checks are
-part of applying: hashes of what was fetched, digests of the old bits and of the new ones, totals.
+Named for the codec that a publisher writes little changed boxes with: ``gap`` unless asked for another; where much
+changed, it writes a box as ``dense`` if that is smaller. A follower's checks are part of applying: hashes of what was
+fetched, digests of the old bits and of the new ones, totals.
 """
 
 import struct
@@ -28,18 +29,23 @@ from deltawire.targets.arrays import NumpyBits
 
 
 class OwnPeer(Peer):
-    """What ``Publisher`` writes and ``Follower`` applies."""
+    """What ``Publisher`` writes and ``Follower`` applies, on one thread."""
 
-    name = "Deltawire"
     own = True
+
+    def __init__(self, codec: str, encoder: Encoder) -> None:
+        self.name = f"Deltawire: {codec}"
+        self.sparse = codec != "dense"
+        self._encoder = encoder
 
     def encode(self, old: State, new: State) -> bytes:
         table = _table(new)
         stored: list[pa.Buffer] = []
         writer = PartWriter(_key, lambda _, data: stored.append(data), options=PartOptions())
-        encoder, room, sums, changed = self._encoder(), Room(BOX_ELEMENTS), Sums(), set()
+        room, sums, changed = Room(BOX_ELEMENTS), Sums(), set()
         for tensor in table.tensors:
-            for row in encoder.rows(tensor, old[tensor.name].reshape(-1), new[tensor.name].reshape(-1), room):
+            before, after = old[tensor.name].reshape(-1), new[tensor.name].reshape(-1)
+            for row in self._encoder.rows(tensor, before, after, room):
                 writer.add(row)
                 sums.add(row)
                 changed.add(row.tensor)
@@ -69,36 +75,22 @@ class OwnPeer(Peer):
         for change in changes:
             own[change.tensor.name].scatter(change.where, change.new)
 
-    def _encoder(self) -> Encoder:
-        return Encoder()
-
-
-class OneCodecPeer(OwnPeer):
-    """The same with one codec for all boxes."""
-
-    def __init__(self, codec: str) -> None:
-        self.name = f"Deltawire: {codec}"
-        self.sparse = codec != "dense"
-        self._codec = codec
-
-    def _encoder(self) -> Encoder:
-        return _OneCodec(codec=self._codec)
-
 
 @dataclass(frozen=True, slots=True)
-class _OneCodec(Encoder):
-    codec: str = "gap"
+class _DenseEncoder(Encoder):
+    """Writes all of every box in which something changed, which no publisher would where little did."""
 
     def _encode(self, tensor: Tensor, change: BoxChange) -> tuple[Codec, dict[str, Stream]]:
-        codec = CODECS[self.codec]
+        codec = CODECS["dense"]
         return codec, codec.encode(change, tensor.dtype)
 
 
-def own_peers() -> Iterator[OwnPeer]:
-    """One for each codec of the registry, and the publisher's choice."""
-    for name in CODECS:
-        yield OneCodecPeer(name)
-    yield OwnPeer()
+OWN_PEERS = (
+    OwnPeer("dense", _DenseEncoder()),
+    OwnPeer("gap-set", Encoder(absolute=True)),
+    OwnPeer("gap", Encoder()),
+    OwnPeer("ranked", Encoder(ranked=True)),
+)
 
 
 def _table(state: State) -> TensorTable:

@@ -5,11 +5,12 @@ from pathlib import Path
 from matplotlib.ticker import FuncFormatter, NullFormatter
 
 from benchmarks.growth import CHANGED, COPY
-from benchmarks.plots.style import BOUND, OTHERS_DARK, OURS, saved
+from benchmarks.plots.style import BOUND, OTHERS_DARK, OURS, OURS_LIGHT, saved
 from benchmarks.results_file import Results, data_of
 
 _STYLES = {
-    "Deltawire": (OURS, "o-", 2.2),
+    "Deltawire: gap": (OURS, "o-", 2.2),
+    "Deltawire: ranked": (OURS_LIGHT, "o-", 1.6),
     "slime: xor, zstd-1": (OTHERS_DARK, "^-", 1.2),
     "safetensors": (OTHERS_DARK, "s-", 1.2),
     COPY: (BOUND, "--", 1.2),
@@ -33,5 +34,5 @@ def draw_growth(results: Results, path: Path) -> None:
         panel.xaxis.set_minor_formatter(NullFormatter())
         panel.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
         panel.set_xlabel("size of the model in MiB")
-        panel.set_ylabel("time to apply, Deltawire at the left = 1")
+        panel.set_ylabel("time to apply, Deltawire: gap at the left = 1")
         panel.set_title(f"the same {CHANGED:,} changes in a larger and larger model")

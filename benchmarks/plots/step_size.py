@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from matplotlib.ticker import FuncFormatter, NullFormatter
 
-from benchmarks.plots.style import BOUND, OTHERS_DARK, OURS, saved
+from benchmarks.plots.style import BOUND, OTHERS_DARK, OURS, OURS_LIGHT, saved
 from benchmarks.results_file import Results, data_of
 from benchmarks.traces.catalogue import MODELS, TRACES
 
@@ -15,7 +15,8 @@ _LINES = (
     ("TRL blog: int32 + bf16", "TRL blog: int32 + bf16", OTHERS_DARK, "D-", 1.2),
     ("slime: xor, zstd-1", "slime: xor, zstd-1", OTHERS_DARK, "^-", 1.2),
     ("NeMo RL: u16 gaps + xor, zstd-1", "NeMo RL: u16 gaps + xor, zstd-1", OTHERS_DARK, "s-", 1.2),
-    ("Deltawire", "Deltawire", OURS, "o-", 2.2),
+    ("Deltawire: gap", "Deltawire: gap", OURS_LIGHT, "o-", 2.2),
+    ("Deltawire: ranked", "Deltawire: ranked", OURS, "o-", 2.2),
     ("entropy given exponents", "entropy of the changes", BOUND, "--", 1.2),
 )
 _TOP = 7.0
@@ -38,7 +39,7 @@ def draw_step_size(results: Results, path: Path) -> None:
             panel.xaxis.set_minor_formatter(NullFormatter())
             panel.set_xlabel("share of the weights that changed in a step")
         panels[0].set_ylabel("bytes for each weight that changed")
-        panels[0].legend(loc="upper left", bbox_to_anchor=(0, 0.84))
+        panels[0].legend(loc="upper left", bbox_to_anchor=(0, 0.85), labelspacing=0.3)
 
 
 def _point(one: Mapping[str, Any]) -> tuple[float, float]:

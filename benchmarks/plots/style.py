@@ -11,7 +11,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 OURS = "#0b6e99"
-OURS_LIGHT = "#8fc1d6"
+OURS_LIGHT = "#4aa3c7"
 OTHERS = "#b8b8b8"
 OTHERS_DARK = "#7a7a7a"
 BOUND = "#c0392b"
@@ -32,8 +32,8 @@ _SETTINGS: dict[Any, Any] = {
 
 
 def colour_of(layout: Mapping[str, Any]) -> str:
-    """Deltawire as published, Deltawire with one codec, and all others."""
-    return OTHERS if not layout["own"] else OURS if layout["layout"] == "Deltawire" else OURS_LIGHT
+    """Deltawire or not."""
+    return OURS if layout["own"] else OTHERS
 
 
 @contextmanager

@@ -55,7 +55,7 @@ def test_everything_is_drawn(results: results_file.Results, tmp_path: Path) -> N
     for name in report.PLOTS:
         assert (tmp_path / f"{name}.svg").stat().st_size > 5000
     text = (tmp_path / "README.md").read_text()
-    assert text.count("| Deltawire | 13.000 | 15.4 | 0.50 | 0.25 | 0 |  | 0.03 |") == len(IN_FULL)
+    assert text.count("| Deltawire: ranked | 13.000 | 15.4 | 0.50 | 0.25 | 0 |  | 0.03 |") == len(IN_FULL)
     assert "| entropy given exponents | 0.700 | 285.7 | | | | | |" in text
 
 
