@@ -37,6 +37,8 @@ def main() -> None:
     for name in options.names or BENCHMARKS:
         figures = BENCHMARKS[name]()
         found[name] = {"machine": machine, "figures": figures}
+        if options.results:  # at once, because all of them take minutes
+            results_file.write(options.results, results_file.read(options.results) | {name: found[name]})
         for figure in figures:
             table.add_row(name, figure["figure"], figure["value"], figure["note"])
     Console().print(table)
@@ -45,7 +47,6 @@ def main() -> None:
     if options.results:
         from benchmarks import report  # noqa: PLC0415 - only plots need matplotlib
 
-        results_file.write(options.results, results_file.read(options.results) | found)
         report.draw(options.results)
 
 
