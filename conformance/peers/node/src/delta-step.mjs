@@ -2,11 +2,12 @@
 import { BoxMap } from './boxes.mjs';
 import { decodeRow, digestCovered } from './codecs.mjs';
 import { storageShape } from './dtypes.mjs';
-import { fail } from './errors.mjs';
+import { DeltawireError, fail, isCode, ofCodec } from './errors.mjs';
 import { fetchRanges } from './fetch.mjs';
 import { readBatch } from './part.mjs';
 import { patterns } from './patterns.mjs';
 import { sha256Of } from './reader.mjs';
+import { sumOf } from './state.mjs';
 import { parseHex, u64Add, u64Sub } from './u64.mjs';
 
 /** @typedef {import('./state.mjs').Held} Held */
@@ -80,6 +81,17 @@ function forEachCovered({ map, positions, after }, visit) {
   for (let i = 0; i < after.length; i += 1) visit(map.flat(positions ? positions[i] : i), i);
 }
 
+/** Either of two rows that overlap may be the wrong one (RNK-6). @param {number} wanted @param {Change[]} changes */
+function overlapAt(wanted, changes) {
+  const error = new DeltawireError('malformed_row', 'an element is covered twice (ROW-4)');
+  for (const change of changes) {
+    forEachCovered(change, (flat) => {
+      if (flat === wanted) error.codecs.add(change.row.codec);
+    });
+  }
+  return error;
+}
+
 /** ROW-4. @param {Change[]} changes @param {Held} held */
 function refuseOverlaps(changes, held) {
   /** @type {Map<number, Change[]>} */
@@ -97,7 +109,7 @@ function refuseOverlaps(changes, held) {
       forEachCovered(change, (flat) => {
         const at = Math.floor(flat / 8);
         const bit = 1 << (flat % 8);
-        if (covered[at] & bit) fail('malformed_row', 'an element is covered twice (ROW-4)');
+        if (covered[at] & bit) throw overlapAt(flat, own);
         covered[at] |= bit;
       });
     }
@@ -122,7 +134,8 @@ class Looks {
 }
 
 /**
- * Fetches and checks a delta; nothing is written yet (APL-1).
+ * Fetches and checks a delta; nothing is written yet (APL-1). A row of `ranked` is `malformed_row` only where what is
+ * held is what it should be (RNK-6).
  * @param {import('./store.mjs').Store} store
  * @param {any} delta
  * @param {string} stateDigest of the version that it leads to
@@ -131,6 +144,26 @@ class Looks {
  * @returns {Promise<{changes: Change[], digest: bigint}>} and the digest of what will be held
  */
 export async function prepareDelta(store, delta, stateDigest, held, limits) {
+  try {
+    return await readDelta(store, delta, stateDigest, held, limits);
+  } catch (error) {
+    if (isCode(error, 'malformed_row') && /** @type {DeltawireError} */ (error).codecs.has('ranked')) {
+      if (sumOf(held) !== held.digest)
+        fail('wrong_base', 'the bits held are not those that they should be (RNK-6)', error);
+    }
+    throw error;
+  }
+}
+
+/**
+ * prepareDelta without RNK-6: `malformed_row` may also come of bits held that are not those of the base.
+ * @param {import('./store.mjs').Store} store
+ * @param {any} delta
+ * @param {string} stateDigest
+ * @param {Held} held
+ * @param {import('./limits.mjs').Limits} limits
+ */
+async function readDelta(store, delta, stateDigest, held, limits) {
   const whole = held.tensors.size === held.table.tensors.length;
   /** @type {Change[]} */
   const changes = [];
@@ -139,8 +172,12 @@ export async function prepareDelta(store, delta, stateDigest, held, limits) {
   for await (const rows of readRows(store, delta, held, whole, limits)) {
     for (const row of rows) {
       if (!held.tensors.has(row.tensor)) continue;
-      looks.add(row, held);
-      changes.push(decodeChange(row, held));
+      changes.push(
+        ofCodec(row.codec, () => {
+          looks.add(row, held);
+          return decodeChange(row, held);
+        }),
+      );
       sums.changed += row.changed;
       sums.before = u64Add(sums.before, row.before);
       sums.after = u64Add(sums.after, row.after);

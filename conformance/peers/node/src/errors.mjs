@@ -36,6 +36,8 @@ export class DeltawireError extends Error {
     this.name = 'DeltawireError';
     this.code = code;
     this.retryable = CODES[code].retryable;
+    /** @type {Set<string>} codecs of the rows that are no good */
+    this.codecs = new Set();
   }
 }
 
@@ -56,4 +58,20 @@ export function fail(code, message, cause) {
  */
 export function isCode(error, ...codes) {
   return error instanceof DeltawireError && (codes.length === 0 || codes.includes(error.code));
+}
+
+/**
+ * Does work on a row, and notes its codec on what is wrong with it (RNK-6).
+ * @template T
+ * @param {string} codec
+ * @param {() => T} work
+ * @returns {T}
+ */
+export function ofCodec(codec, work) {
+  try {
+    return work();
+  } catch (error) {
+    if (error instanceof DeltawireError) error.codecs.add(codec);
+    throw error;
+  }
 }

@@ -2,7 +2,7 @@
 import { checkBox } from './boxes.mjs';
 import { CODEC_STREAMS, checkStreams } from './codecs.mjs';
 import { storageShape } from './dtypes.mjs';
-import { fail } from './errors.mjs';
+import { fail, ofCodec } from './errors.mjs';
 import { Table } from './flatbuffer.mjs';
 import { checkExpansion } from './limits.mjs';
 import { decompress } from './zstd.mjs';
@@ -202,7 +202,7 @@ export function readBatch(bytes, batch, streamNames, table, limits) {
   const inPart = new Set(streamNames);
 
   /** ROW-1 to ROW-3, BOX-1, BOX-2 and COD-1 (PRT-5, step 5). @param {number} row @returns {Row} */
-  const read = (row) => {
+  const readRow = (row) => {
     const tensor = table.tensors[tensors[row]];
     if (!tensor) fail('malformed_row', 'not an ordinal of the table (ROW-1)');
     const [start, extent, codec] = [starts(row), extents(row), codecs[row]];
@@ -226,6 +226,7 @@ export function readBatch(bytes, batch, streamNames, table, limits) {
       streams: own,
     };
   };
+  const read = (/** @type {number} */ row) => ofCodec(codecs[row], () => readRow(row));
 
   let low = Infinity;
   let high = -1;

@@ -94,7 +94,7 @@ async function readStream(store, limits) {
 }
 
 /**
- * The features of a stream that is made with options.
+ * The features of a stream that is made with options (COD-2, COD-4).
  * @param {ProducerOptions} options
  * @param {{reader_features: string[], writer_features: string[]}} [origin] of a fork, whose features it keeps but for
  *   `signed` (SIG-10)
@@ -108,6 +108,11 @@ export function featuresOf({ absolute, ranked, signer }, origin = { reader_featu
   };
 }
 
+/** OPN-3: `ranked` needs a base, which `absolute` rules out (COD-2). @param {ProducerOptions} options */
+export function refuseBoth({ absolute, ranked }) {
+  if (absolute && ranked) fail('invalid_argument', 'a stream cannot be made both absolute and ranked (OPN-3)');
+}
+
 /**
  * OPN-2: creates `stream.json`; whoever loses the race goes on with the winner's.
  * @param {Store} store
@@ -115,6 +120,7 @@ export function featuresOf({ absolute, ranked, signer }, origin = { reader_featu
  * @param {import('./limits.mjs').Limits} limits
  */
 async function createStream(store, options, limits) {
+  refuseBoth(options); // before anything is created
   await probe(store, options.singleWriter);
   const commitId = randomUUID();
   const record = {
@@ -181,6 +187,7 @@ async function openStream(store, options, limits) {
   refuseUnknownFeatures(record);
   if (record.writers === 'many' && store.lacks.create)
     fail('store_unfit', 'several writers and no conditional creation (STR-3)');
+  refuseBoth(options);
   if (options.absolute && !record.writer_features.includes('absolute'))
     fail('invalid_argument', 'the stream is not absolute (OPN-3)');
   if (options.ranked && !record.reader_features.includes('ranked'))

@@ -230,6 +230,9 @@ export function parseRecord(kind, bytes, limits) {
   require(record.reader_features.every(
     (/** @type {string} */ f) => record.writer_features.includes(f),
   ), 'a reader feature that is no writer feature (VER-3)');
+  require(!KNOWN_READER_FEATURES.some(
+    (f) => record.writer_features.includes(f) && !record.reader_features.includes(f),
+  ), 'a reader feature that is a writer feature only (VER-3)');
   checkLimit(limits, 'metadata_bytes', jsonBytes(record.metadata).length, 'metadata');
   if ('tensors' in MEMBERS[kind][0]) checkLimit(limits, 'table_bytes', record.tensors.bytes, record.tensors.key);
   INVARIANTS[kind](record, limits);

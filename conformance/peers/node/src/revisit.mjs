@@ -13,6 +13,7 @@ import {
   probe,
   Producer,
   recordBytes,
+  refuseBoth,
   refuseUnknownFeatures,
   requireSigner,
 } from './producer.mjs';
@@ -102,6 +103,9 @@ export async function fork(source, version, store, options) {
   const { signer = null } = options;
   const from = await StreamReader.open(source, limits, checkPublicKeys(options.publicKeys ?? null));
   refuseUnknownFeatures(from.stream);
+  refuseBoth(options);
+  if (options.ranked && !from.stream.reader_features.includes('ranked'))
+    fail('invalid_argument', 'the source is not ranked, and only `absolute` may be added (section 11.11, step 3)');
   const held = await stateOf(source, version, from.publicKeys);
   const origin = {
     stream_id: held.streamId,

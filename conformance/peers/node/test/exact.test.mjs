@@ -83,7 +83,17 @@ test('records: the order of checks', () => {
   const ranked = ['ranked', 'ranked'];
   assert.deepEqual(change({ reader_features: ranked, writer_features: ['ranked'] })().reader_features, ranked);
   assert.throws(change({ reader_features: ['ranked'] }), code('malformed_record'));
-  assert.equal(change({ writer_features: ['ranked'] })().kind, 'stream');
+  assert.throws(change({ writer_features: ['ranked'] }), code('malformed_record'));
+  assert.throws(change({ writer_features: ['novel', 'ranked'] }), code('malformed_record'));
+  assert.equal(change({ writer_features: ['novel', 'absolute'] })().kind, 'stream');
+  // The features come after the shape, and for every kind of record.
+  for (const kind of ['version', 'anchor', 'span', 'head', 'lease', 'retention']) {
+    const record = { ...JSON.parse(examples(kind)[0].toString()), writer_features: ['ranked'] };
+    const read = (/** @type {object} */ changes) => () =>
+      parseRecord(kind, jsonBytes({ ...record, ...changes }), DEFAULT_LIMITS);
+    assert.throws(read({}), code('malformed_record'), kind);
+    assert.equal(read({ reader_features: ['ranked'] })().kind, kind);
+  }
 });
 
 test('limits hold for the record, whatever is fetched', () => {
