@@ -77,14 +77,25 @@ class StorePlace(Place):
         if self.kind == "disk":
             for folder in urls.values():
                 Path(folder).mkdir(parents=True)
-        stores = {which: open_store(url) for which, url in urls.items()}
+        stores = _Opened(urls)
         try:
             yield Spot(urls=urls, stores=stores)
         finally:
+            if not self._keep:
+                for which in urls:
+                    clear(stores[which])
             for store in stores.values():
-                if not self._keep:
-                    clear(store)
                 store.close()
+
+
+class _Opened(dict[Which, Store]):
+    """Stores, each opened when it is first asked for: few cases have a source, and a client of S3 is slow to make."""
+
+    def __init__(self, urls: Mapping[Which, str]) -> None:
+        self._urls = urls
+
+    def __missing__(self, which: Which) -> Store:
+        return self.setdefault(which, open_store(self._urls[which]))
 
 
 def clear(store: Store) -> None:

@@ -10,8 +10,6 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-import pytest
-
 from deltawire import Publisher
 from tests.checkpoints import read_checkpoint
 from tests.cli.conftest import STEPS
@@ -100,24 +98,32 @@ def test_error_of_a_process(tmp_path: Path) -> None:
     assert len(errors.splitlines()) == 2
 
 
-@pytest.mark.parametrize("arguments", [[], ["--help"], *[[command, "--help"] for command in COMMANDS], ["--version"]])
-def test_help_needs_nothing_heavy(arguments: list[str]) -> None:
-    heavy = ["numpy", "pyarrow", "numba", "torch", "fsspec", "msgspec"]
-    script = f"""
-import sys
+def test_help_needs_nothing_heavy() -> None:
+    """Whatever was imported stays, so one process shows it of one command after the other."""
+    script = """
+import io, json, sys
+from contextlib import redirect_stdout
 from deltawire.cli.app import app
-try:
-    app({arguments!r}, prog_name="deltawire")
-except SystemExit as done:
-    assert not done.code, done.code
-found = [name for name in {heavy!r} if name in sys.modules]
-assert not found, found
+
+heavy = {"numpy", "pyarrow", "numba", "torch", "fsspec", "msgspec"}
+for arguments in json.load(sys.stdin):
+    with redirect_stdout(io.StringIO()) as said:
+        try:
+            app(arguments, prog_name="deltawire")
+        except SystemExit as done:
+            assert not done.code, (arguments, done.code)
+    assert not heavy & set(sys.modules), (arguments, heavy & set(sys.modules))
+    print(json.dumps(said.getvalue()))
 """
+    asked = [[], ["--help"], *[[command, "--help"] for command in COMMANDS], ["--version"]]
     done = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, env=environment(), check=False
-    )
+        [sys.executable, "-c", script],
+        input=json.dumps(asked), capture_output=True, text=True, env=environment(), check=False,
+    )  # fmt: skip
     assert (done.returncode, done.stderr) == (0, "")
-    assert max(len(line) for line in done.stdout.splitlines()) <= 80
-    if arguments and arguments[0] in COMMANDS:
-        assert "Examples" in done.stdout
-        assert "--json" in done.stdout
+    for arguments, said in zip(asked, map(json.loads, done.stdout.splitlines()), strict=True):
+        assert said
+        assert max(len(line) for line in said.splitlines()) <= 80
+        if arguments and arguments[0] in COMMANDS:
+            assert "Examples" in said
+            assert "--json" in said

@@ -43,6 +43,7 @@ def adapters(installed: None) -> Iterator[dict[str, Adapter]]:
         adapter.close()
 
 
+@pytest.mark.lengthy
 def test_the_peer_passes_the_suite(adapters: dict[str, Adapter], tmp_path: Path) -> None:
     node = adapters["node"]
     assert {"consumer", "producer"} <= set(node.description.roles)
@@ -51,6 +52,7 @@ def test_the_peer_passes_the_suite(adapters: dict[str, Adapter], tmp_path: Path)
     assert wrong == []
 
 
+@pytest.mark.lengthy
 def test_the_peers_own_tests_pass(installed: None) -> None:
     done = subprocess.run(["npm", "test"], cwd=NODE, check=False, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout[-4000:]

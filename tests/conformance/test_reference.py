@@ -43,6 +43,7 @@ def run(adapter: Adapter, *places: Place, cases: Sequence[CaseFolder] | None = N
     return results
 
 
+@pytest.mark.lengthy
 def test_on_disk_and_on_the_simulator(tmp_path: Path) -> None:
     with closing(Simulator()) as simulator, reference(simulator.environment) as adapter:
         results = run(adapter, StorePlace(str(tmp_path / "streams")), SimulatorPlace(simulator, rest=True))
@@ -53,6 +54,7 @@ def test_on_disk_and_on_the_simulator(tmp_path: Path) -> None:
     assert found == msgspec.json.decode(written.read_bytes(), type=Traceability), told
 
 
+@pytest.mark.lengthy
 @pytest.mark.integration
 def test_on_a_real_s3_server(seaweedfs_server: S3Server, monkeypatch: pytest.MonkeyPatch) -> None:
     environment = {

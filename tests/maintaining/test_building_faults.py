@@ -71,6 +71,7 @@ def calls_of(line: Line) -> list[Call]:
     return watched.log
 
 
+@pytest.mark.lengthy
 def test_any_call_may_fail(small: Line) -> None:
     """Whatever fails, what is there is right, nothing is named that is missing, and the next run makes the rest."""
     calls = calls_of(small)

@@ -135,7 +135,9 @@ def _name(options: dict[str, int]) -> str:
     return next(name for name, value in globals().items() if value is options)
 
 
-@pytest.mark.parametrize("options", [WHOLE, LINE, PINNING, UNPINNED, MAINTAINERS], ids=_name)
+@pytest.mark.parametrize(
+    "options", [pytest.param(WHOLE, marks=pytest.mark.lengthy), LINE, PINNING, UNPINNED, MAINTAINERS], ids=_name
+)
 def test_every_property_holds(options: dict[str, int], tmp_path: Path, compiler: str) -> None:
     search = _search(tmp_path, compiler, options)
     assert search.complete, search.output

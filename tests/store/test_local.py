@@ -49,6 +49,11 @@ class FolderOutside:
 
 
 @pytest.fixture
+def tmp_path(on_disk: Path) -> Path:
+    return on_disk
+
+
+@pytest.fixture
 def root(tmp_path: Path) -> Path:
     return tmp_path / "not" / "made yet"
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
 import uuid
@@ -23,11 +24,17 @@ def torture(url: str, folder: Path, *, seed: int) -> None:
     assert done.returncode == 0, "see the captured output"
 
 
+@pytest.mark.lengthy
 @pytest.mark.integration
-def test_on_local_disk(tmp_path: Path) -> None:
-    torture(str(tmp_path / "stream"), tmp_path / "torture", seed=1)
+def test_on_local_disk(on_disk: Path, tmp_path: Path) -> None:
+    try:
+        torture(str(on_disk / "stream"), on_disk / "torture", seed=1)
+    except AssertionError:
+        shutil.copytree(on_disk, tmp_path / "kept")
+        raise
 
 
+@pytest.mark.lengthy
 @pytest.mark.integration
 def test_on_a_real_s3_server(seaweedfs_server: S3Server, tmp_path: Path) -> None:
     torture(seaweedfs_server.url(f"torture-{uuid.uuid4().hex[:8]}/run"), tmp_path / "torture", seed=2)
