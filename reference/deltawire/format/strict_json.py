@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+from functools import cache
 from typing import Any, NoReturn, TypeVar
 
 import msgspec
@@ -140,15 +141,21 @@ def convert(value: dict[str, Any], kind: type[T], *, what: str) -> T:
         raise MalformedRecordError(f"{what}: {error}") from None
 
 
+@cache
+def _members(kind: type[msgspec.Struct]) -> tuple[str, ...]:
+    """Names on the wire; msgspec evaluates the annotations again whenever it is asked."""
+    return tuple(member.encode_name for member in msgspec.structs.fields(kind))
+
+
 def refuse_null(value: dict[str, Any], kind: type[msgspec.Struct], *, what: str) -> None:
     """An absent member is left out; null stands for nothing. JSN-4
 
     Raises:
         MalformedRecordError: a member that the type knows is null.
     """
-    for member in msgspec.structs.fields(kind):
-        if value.get(member.encode_name, member) is None:
-            raise MalformedRecordError(f"{what}: {member.encode_name} is null")
+    for name in _members(kind):
+        if value.get(name, name) is None:
+            raise MalformedRecordError(f"{what}: {name} is null")
 
 
 def encode(record: msgspec.Struct) -> bytes:
