@@ -9,7 +9,7 @@ from deltawire.format.tensors import build_table
 from deltawire.kernels.digest import digest_range
 from deltawire.limits import DEFAULT_LIMITS
 from deltawire.producer.base import BaseState
-from tests.devices import PLACES, Place, bits_in, source_tensor
+from tests.devices.places import PLACES, Place, bits_in, source_tensor
 
 ELEMENTS = 10_000
 VERSIONS = 40

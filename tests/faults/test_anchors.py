@@ -27,7 +27,7 @@ from deltawire.producer.base import BaseState
 from deltawire.producer.comparing import SourceArray
 from deltawire.store.base import Bytes
 from deltawire.store.memory import MemoryStore
-from tests.devices import PLACES, Place, bits_in, source_tensor
+from tests.devices.places import PLACES, Place, bits_in, source_tensor
 from tests.faults.conftest import new_memory
 from tests.faults.faulty_store import Call, Fault, FaultyStore
 from tests.faults.line import DTYPES, Reading, Version, assert_same, check_line, first_state, open_publisher, stepped
