@@ -11,8 +11,9 @@ import torch
 from deltawire.format.tensors import Tensor
 from deltawire.torch_bits import copy_run, strided_bits
 
-RUN = 1 << 20
-"""Elements that are mixed at a time: the three 64-bit numbers of each stay in the cache of a large device."""
+_RUN_ON_CPU = 1 << 17
+_RUN = 1 << 20
+"""Elements that are mixed at a time, so that the three 64-bit numbers of each stay in a core's or a device's cache."""
 
 _MASK = (1 << 64) - 1
 
@@ -28,15 +29,16 @@ _MIX_1 = _signed(0xBF58476D1CE4E5B9)
 _MIX_2 = _signed(0x94D049BB133111EB)
 
 
-def digest(tensor: torch.Tensor, info: Tensor, *, run: int = RUN) -> int:
+def digest(tensor: torch.Tensor, info: Tensor, *, run: int | None = None) -> int:
     """A tensor's share of the state digest (DIG-2).
 
     Args:
         tensor: of any strides.
         info: its entry in the table.
-        run: elements at a time; three 64-bit numbers of each are in memory.
+        run: elements at a time, of which three 64-bit numbers each are in memory; None for what suits the device.
     """
     bits = strided_bits(tensor)
+    run = run or run_on(bits.device)
     if bits.is_contiguous():
         return digest_flat(bits.view(-1), info.seed, run=run)
     total = 0
@@ -46,15 +48,20 @@ def digest(tensor: torch.Tensor, info: Tensor, *, run: int = RUN) -> int:
     return total & _MASK
 
 
-def digest_flat(flat: torch.Tensor, seed: int, *, run: int = RUN) -> int:
+def run_on(device: torch.device) -> int:
+    """How many elements to digest at a time."""
+    return _RUN_ON_CPU if device.type == "cpu" else _RUN
+
+
+def digest_flat(flat: torch.Tensor, seed: int, *, run: int | None = None) -> int:
     """Digest of all of a tensor's flat bits (DIG-2)."""
     return int(digest_range(flat, seed, 0, run=run)) & _MASK
 
 
-def digest_range(flat: torch.Tensor, seed: int, start: int, *, run: int = RUN) -> torch.Tensor:
+def digest_range(flat: torch.Tensor, seed: int, start: int, *, run: int | None = None) -> torch.Tensor:
     """Digest of consecutive elements whose first flat index is ``start``; one signed number, not waited for. DIG-2"""
     total = torch.zeros((), dtype=torch.int64, device=flat.device)
-    run = min(run, flat.numel())
+    run = min(run or run_on(flat.device), flat.numel())
     steps = torch.arange(run, dtype=torch.int64, device=flat.device).mul_(_GOLDEN_SIGNED)
     keys, wide = torch.empty_like(steps), torch.empty_like(steps)
     for begin in range(0, flat.numel(), run or 1):

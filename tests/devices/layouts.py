@@ -11,7 +11,7 @@ import pytest
 import torch
 from hypothesis import strategies as st
 
-from deltawire import torch_bits
+from deltawire import torch_bits, torch_digest
 from deltawire.format.dtypes import DTYPES
 from deltawire.producer import base, comparing, encoding, torch_comparing
 from deltawire.targets import torch_access
@@ -87,6 +87,7 @@ def small_boxes(elements: int) -> Iterator[None]:
         places: list[tuple[Any, str]] = [
             (encoding, "BOX_ELEMENTS"), (base, "BOX_ELEMENTS"), (base, "CHUNK"), (comparing, "CHUNK"),
             (torch_comparing, "CHUNK"), (torch_access, "RUN"), (torch_access, "GROUP_BYTES"),
+            (torch_digest, "_RUN_ON_CPU"),
         ]  # fmt: skip
         for module, name in places:
             patch.setattr(module, name, elements)

@@ -95,7 +95,7 @@ class TorchPair(TensorPair):
             old, new = to_numpy(before), to_numpy(after)
             return BoxChange(old, new, find_changes(old, new, room))
         positions, olds, news = fetch(where.to(torch.int32), before[where], after[where])
-        changes = Changes(positions.view(np.uint32), olds, news)
+        changes = Changes(positions, olds, news)
         return LazyBoxChange(changes, stop - start, old=lambda: to_numpy(before), new=lambda: to_numpy(after))
 
     def advance(self, tensor: Tensor, *, run: int, keep: KeepOld | None) -> int:
@@ -108,8 +108,8 @@ class TorchPair(TensorPair):
                 if not where.numel():
                     continue
                 if keep is not None:
-                    positions, old = fetch(where, before[where])
-                    keep(positions.view(np.uint64) + np.uint64(start), old)
+                    positions, old = fetch(where.to(torch.int32), before[where])
+                    keep(positions.astype(np.uint64) + np.uint64(start), old)
                 if where.numel() < _FEW * before.numel():
                     moved += digest_moved(before[where], after[where], where, tensor.seed, start)
                 else:
