@@ -100,16 +100,24 @@ def from_numpy(bits: Bits) -> torch.Tensor:
     return torch.from_numpy(array if array.itemsize == 1 else array.view(f"<i{array.itemsize}"))
 
 
-def fetch(*arrays: torch.Tensor) -> tuple[Bits, ...]:
-    """Flat arrays of one device as new arrays on the CPU, copied at once: each copy is waited for."""
-    packed = [(place, array) for place, array in enumerate(arrays)]
-    packed.sort(key=lambda item: -item[1].element_size())  # so that each begins at a multiple of its width
-    data = torch.cat([array.view(torch.uint8) for _, array in packed]).cpu().numpy()
-    found: list[Bits] = [data] * len(arrays)
-    end = 0
-    for place, array in packed:
-        begin, end = end, end + array.nbytes
-        found[place] = data[begin:end].view(f"<u{array.element_size()}")
+def fetch(bits: torch.Tensor) -> Bits:
+    """Flat bits on the CPU, as ``to_numpy``; at most a box, because pinned memory is used and kept for the next one."""
+    if bits.device.type != "cuda":
+        return to_numpy(bits)
+    here = bits.to("cpu", non_blocking=True)
+    settle([bits.device])
+    return to_numpy(here)
+
+
+def fetch_together(*arrays: torch.Tensor) -> tuple[Bits, ...]:
+    """Several flat arrays, none of them empty, as new arrays on the CPU, copied at once: each copy is waited for."""
+    # By falling width, so that each begins at a multiple of its own.
+    order = sorted(range(len(arrays)), key=lambda place: -arrays[place].element_size())
+    data = fetch(torch.cat([arrays[place].view(torch.uint8) for place in order]))
+    found, end = [data] * len(arrays), 0
+    for place in order:
+        begin, end = end, end + arrays[place].nbytes
+        found[place] = data[begin:end].view(f"<u{arrays[place].element_size()}")
     return tuple(found)
 
 

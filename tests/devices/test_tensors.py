@@ -14,7 +14,7 @@ from deltawire.format.dtypes import DTYPES, Dtype
 from deltawire.format.tensors import Tensor
 from deltawire.kernels import oracle
 from deltawire.kernels.digest import digest_changes, digest_range
-from deltawire.torch_bits import copy_run, fetch, from_numpy, strided_bits, to_numpy
+from deltawire.torch_bits import copy_run, fetch_together, from_numpy, strided_bits, to_numpy
 from deltawire.torch_digest import digest, digest_moved
 from deltawire.torch_digest import digest_range as torch_digest_range
 from tests.devices.layouts import KINDS, LAYOUTS, laid_out
@@ -41,7 +41,7 @@ def test_several_arrays_come_at_once(widths: list[int], data: st.DataObject) -> 
         data.draw(bit_arrays(DTYPES[{1: "U8", 2: "U16", 4: "U32", 8: "U64"}[width]], data.draw(st.integers(1, 9))))
         for width in widths
     ]
-    found = fetch(*(from_numpy(array.copy()) for array in arrays))
+    found = fetch_together(*(from_numpy(array.copy()) for array in arrays))
     for array, came in zip(arrays, found, strict=True):
         assert came.dtype == array.dtype
         assert came.tobytes() == array.tobytes()

@@ -14,7 +14,7 @@ from deltawire.format.dtypes import Bits
 from deltawire.format.tensors import Tensor
 from deltawire.kernels.scan import Changes, Room, find_changes
 from deltawire.producer.comparing import CHUNK, HeldTensor, KeepOld, SourceTensor, TensorPair
-from deltawire.torch_bits import copy_run, fetch, from_numpy, settle, strided_bits, to_numpy
+from deltawire.torch_bits import copy_run, fetch, fetch_together, from_numpy, settle, strided_bits
 from deltawire.torch_digest import digest_flat, digest_moved, digest_range
 
 _MASK = (1 << 64) - 1
@@ -30,7 +30,7 @@ class HeldOnDevice(HeldTensor):
         self.elements, self.storage = flat.numel(), _storage(flat)
 
     def read(self, start: int, stop: int) -> Bits:
-        return to_numpy(self.flat[start:stop])
+        return fetch(self.flat[start:stop])
 
     def digest(self, tensor: Tensor) -> int:
         return digest_flat(self.flat, tensor.seed)
@@ -50,7 +50,7 @@ class SourceOnDevice(SourceTensor):
         self.elements, self.storage = self._bits.numel(), _storage(self._bits)
 
     def read(self, start: int, stop: int) -> Bits:
-        return to_numpy(self.run(start, stop))
+        return fetch(self.run(start, stop))
 
     def run(self, start: int, stop: int) -> torch.Tensor:
         """A copy of elements, flat, on the device."""
@@ -92,11 +92,11 @@ class TorchPair(TensorPair):
         if not where.numel():
             return None
         if where.numel() >= whole_from:  # all of it is copied anyway
-            old, new = to_numpy(before), to_numpy(after)
+            old, new = fetch(before), fetch(after)
             return BoxChange(old, new, find_changes(old, new, room))
-        positions, olds, news = fetch(where.to(torch.int32), before[where], after[where])
+        positions, olds, news = fetch_together(where.to(torch.int32), before[where], after[where])
         changes = Changes(positions, olds, news)
-        return LazyBoxChange(changes, stop - start, old=lambda: to_numpy(before), new=lambda: to_numpy(after))
+        return LazyBoxChange(changes, stop - start, old=lambda: fetch(before), new=lambda: fetch(after))
 
     def advance(self, tensor: Tensor, *, run: int, keep: KeepOld | None) -> int:
         with torch.inference_mode(mode=False):
@@ -108,8 +108,8 @@ class TorchPair(TensorPair):
                 if not where.numel():
                     continue
                 if keep is not None:
-                    positions, old = fetch(where.to(torch.int32), before[where])
-                    keep(positions.astype(np.uint64) + np.uint64(start), old)
+                    positions, old = fetch_together(where.to(torch.int32), before[where])
+                    keep(positions.astype(np.uint64) + np.uint64(start), old.copy())
                 if where.numel() < _FEW * before.numel():
                     moved += digest_moved(before[where], after[where], where, tensor.seed, start)
                 else:

@@ -12,7 +12,7 @@ from deltawire.format.dtypes import Bits
 from deltawire.producer.comparing import SourceTensor
 from deltawire.producer.source import Source, find_aliases
 from deltawire.producer.torch_comparing import SourceOnDevice
-from deltawire.torch_bits import DTYPE_NAMES, flat_bits, logical_shape, named_tensors, settle, to_numpy
+from deltawire.torch_bits import DTYPE_NAMES, logical_shape, named_tensors, settle, strided_bits, to_numpy
 
 
 class TorchSource(Source):
@@ -36,7 +36,8 @@ class TorchSource(Source):
         self.entries = tuple((name, DTYPE_NAMES[tensor.dtype], logical_shape(tensor)) for name, tensor in own.items())
 
     def bits(self, name: str) -> Bits:
-        return to_numpy(flat_bits(self._tensors[name].contiguous()))
+        # As bits: torch makes every BOOL 0 or 1 when it copies it as such.
+        return to_numpy(strided_bits(self._tensors[name]).contiguous().view(-1))
 
     def tensor(self, name: str) -> SourceTensor:
         tensor = self._tensors[name]

@@ -10,7 +10,7 @@ import torch
 
 from deltawire.format.dtypes import Bits
 from deltawire.targets.base import Indices, TensorBits
-from deltawire.torch_bits import from_numpy, settle, to_numpy
+from deltawire.torch_bits import fetch, from_numpy, settle, to_numpy
 from deltawire.torch_digest import digest_range
 
 RUN = 1 << 22
@@ -29,8 +29,8 @@ class TorchBits(TensorBits):
         if isinstance(where, slice):
             return to_numpy(self.flat[where])
         if where.size <= RUN:
-            return to_numpy(self._take(where))
-        return np.concatenate([to_numpy(self._take(where[at : at + RUN])) for at in range(0, where.size, RUN)])
+            return fetch(self._take(where))
+        return np.concatenate([fetch(self._take(where[at : at + RUN])) for at in range(0, where.size, RUN)])
 
     def scatter(self, where: Indices | slice, bits: Bits) -> None:
         scatter_all([Write(self.flat, where, bits)])
