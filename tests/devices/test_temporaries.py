@@ -83,6 +83,10 @@ def states(share: float, layout: str = "contiguous") -> tuple[Bits, torch.Tensor
     return old.reshape(-1), laid_out(from_numpy(new), layout), int(hit.sum())
 
 
+def pairs(where: np.ndarray[Any, Any], bits: np.ndarray[Any, Any]) -> Iterator[tuple[int, int]]:
+    return zip(where.tolist(), bits.tolist(), strict=True)
+
+
 def test_what_is_recorded() -> None:
     with recording() as recorded:
         some = torch.zeros(100, dtype=torch.int32)
@@ -113,11 +117,14 @@ def test_comparing_and_advancing(share: float, layout: str) -> None:
                     assert change.old.tobytes() == old[start:stop].tobytes()
                     assert change.new.size == change.elements == stop - start
             assert found == changed
-        kept: list[int] = []
+        kept: dict[int, int] = {}
         pair = TorchPair(held, source)
         digest = held.digest(info)
-        moved = pair.advance(info, run=RUN, keep=lambda indices, olds: kept.extend(indices.tolist()))
-    assert len(kept) == changed
+        moved = pair.advance(
+            info, run=RUN, keep=lambda *notes: kept.update(zip(*map(np.ndarray.tolist, notes), strict=True))
+        )
+    differs = np.flatnonzero(old != new.reshape(-1).numpy().view(np.uint16))
+    assert kept == dict(pairs(differs, old[differs]))
     assert (digest + moved) % (1 << 64) == HeldOnDevice(source.run(0, ELEMENTS)).digest(info)
     assert 2 * RUN <= recorded.largest <= BOUND
     assert held.flat.tolist() == new.reshape(-1).tolist()
