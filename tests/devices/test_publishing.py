@@ -19,7 +19,7 @@ from deltawire.format import keys
 from deltawire.limits import MIB
 from deltawire.producer import envelope
 from deltawire.producer.anchors import NEVER
-from deltawire.producer.comparing import HeldArray
+from deltawire.producer.comparing import HeldArray, SourceTensor
 from deltawire.producer.torch_comparing import HeldOnDevice
 from deltawire.producer.torch_source import TorchSource
 from deltawire.store.base import Store
@@ -71,15 +71,23 @@ def publish_line(
     return store
 
 
-@given(st.data(), torch_lines(), st.sampled_from([1, 7, 1 << 22]), st.booleans(), st.booleans(), st.booleans())
+@given(
+    st.data(),
+    torch_lines(),
+    st.sampled_from([1, 7, 1 << 22]),
+    st.sampled_from(["gap", "absolute", "ranked"]),
+    st.booleans(),
+    st.booleans(),
+)
 def test_the_same_bytes(
-    data: st.DataObject, line: list[BitState], box: int, absolute: bool, anchors: bool, reopen: bool
+    data: st.DataObject, line: list[BitState], box: int, codecs: str, anchors: bool, reopen: bool
 ) -> None:
     """Whatever the dtypes, shapes and strides, and wherever the base is when a state comes from elsewhere."""
     places = data.draw(st.lists(st.sampled_from(PLACES), min_size=len(line), max_size=len(line)), label="places")
     layouts = [{name: data.draw(st.sampled_from(LAYOUTS)) for name in state.bits} for state in line]
     options: dict[str, Any] = {
-        "absolute": absolute,
+        "absolute": codecs == "absolute",
+        "ranked": codecs == "ranked",
         "anchors": AnchorPolicy(every=1 if anchors else None, outweigh=None),
         "parts": PartOptions(batch_bytes=data.draw(st.sampled_from([1, 1 << 20]))),
         "shard_bytes": data.draw(st.sampled_from([1, 1 << 30])),
@@ -95,8 +103,9 @@ def test_the_same_bytes(
 
 
 @pytest.mark.parametrize("place", PLACES[1:])
+@pytest.mark.parametrize("ranked", [False, True])
 @pytest.mark.parametrize("share", [0.003, 0.9])
-def test_every_dtype_of_torch(place: Place, share: float) -> None:
+def test_every_dtype_of_torch(place: Place, ranked: bool, share: float) -> None:
     rng = np.random.default_rng(1)
     shape = (4, 250)
     tensors = {}
@@ -115,7 +124,7 @@ def test_every_dtype_of_torch(place: Place, share: float) -> None:
         line.append(step)
     stores = [new_memory(), new_memory()]
     for store, options in zip(stores, (SOURCES["cpu"], SOURCES[place]), strict=True):
-        with Publisher(store, anchors=NEVER) as publisher:
+        with Publisher(store, anchors=NEVER, ranked=ranked) as publisher:
             for state in line:
                 publisher.publish(TorchSource(state, **options))
     parts = [
@@ -139,6 +148,30 @@ def test_the_base_is_where_it_was_asked_to_be(memory: MemoryStore) -> None:
                 base = publisher._line.base
                 assert base is not None
                 assert [type(held) for held in base._held] == [kind]
+
+
+class Settling(TorchSource):
+    """Notes in which thread it was settled, and whether it was before anything was read."""
+
+    def __init__(self, tensor: torch.Tensor) -> None:
+        super().__init__({"w": tensor}, as_device=True)
+        self.noted: list[object] = []
+
+    def settle(self) -> None:
+        self.noted.append(threading.current_thread())
+        super().settle()
+
+    def tensor(self, name: str) -> SourceTensor:
+        self.noted.append(name)
+        return super().tensor(name)
+
+
+def test_what_the_caller_queued_is_waited_for_in_its_thread(memory: MemoryStore) -> None:
+    with Publisher(memory, anchors=NEVER) as publisher:
+        for number in range(2):
+            source = Settling(torch.full((9,), number))
+            publisher.publish(source)
+            assert source.noted[:2] == [threading.current_thread(), "w"]
 
 
 @pytest.mark.parametrize("modes", [(True, False), (False, True), (True, True)])
