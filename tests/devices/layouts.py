@@ -20,6 +20,7 @@ from tests.strategies import State, next_states, states
 KINDS = {name: kind for kind, name in torch_bits.DTYPE_NAMES.items()}
 WIDE = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 
+CPU = torch.device("cpu")
 LAYOUTS = ("contiguous", "reversed", "every second", "expanded rows")
 
 
@@ -29,7 +30,7 @@ def laid_out(tensor: torch.Tensor, layout: str) -> torch.Tensor:
         order = list(reversed(range(tensor.dim())))
         return tensor.permute(order).contiguous().permute(order)
     if layout == "every second" and tensor.dim():
-        room = torch.full((*tensor.shape[:-1], 2 * tensor.shape[-1]), 77, dtype=tensor.dtype)
+        room = torch.full((*tensor.shape[:-1], 2 * tensor.shape[-1]), 77, dtype=tensor.dtype, device=tensor.device)
         room[..., ::2] = tensor
         return room[..., ::2]
     if layout == "expanded rows" and tensor.dim() and tensor.shape[0] > 1 and bool((tensor == tensor[:1]).all()):
@@ -37,11 +38,13 @@ def laid_out(tensor: torch.Tensor, layout: str) -> torch.Tensor:
     return tensor
 
 
-def as_torch(state: State, layouts: dict[str, str] | None = None) -> dict[str, torch.Tensor]:
+def as_torch(
+    state: State, layouts: dict[str, str] | None = None, *, device: torch.device = CPU
+) -> dict[str, torch.Tensor]:
     """A state of dtypes that torch has, as new tensors."""
     found: dict[str, torch.Tensor] = {}
     for name, bits in state.bits.items():
-        raw = torch_bits.from_numpy(bits.copy()).reshape(state.stored_shape(name))
+        raw = torch_bits.from_numpy(bits.copy()).to(device).reshape(state.stored_shape(name))
         found[name] = laid_out(raw, (layouts or {}).get(name, "contiguous")).view(KINDS[state.dtypes[name].name])
     return found | {alias: found[name] for alias, name in state.aliases.items()}
 
@@ -49,7 +52,7 @@ def as_torch(state: State, layouts: dict[str, str] | None = None) -> dict[str, t
 def torch_bytes(tensors: dict[str, torch.Tensor]) -> dict[str, bytes]:
     """The bits of tensors, row-major."""
     return {
-        name: tensor.contiguous().view(-1).view(WIDE[tensor.element_size()]).numpy().tobytes()
+        name: tensor.contiguous().view(-1).view(WIDE[tensor.element_size()]).cpu().numpy().tobytes()
         for name, tensor in tensors.items()
     }
 

@@ -20,6 +20,7 @@ from deltawire.targets.torch import TorchTarget
 from deltawire.targets.torch_access import TorchBits, Write, scatter_all
 from deltawire.torch_bits import from_numpy
 from tests.devices.layouts import as_torch, small_boxes, torch_bytes, torch_states
+from tests.devices.places import DEVICE
 from tests.faults.conftest import new_memory
 from tests.strategies import State, next_states
 
@@ -30,7 +31,7 @@ def test_states_arrive(data: st.DataObject, first: State, box: int) -> None:
     for _ in range(3):
         line.append(data.draw(next_states(line[-1])))
     store = new_memory()
-    tensors = as_torch(replace(first, bits={name: ~bits for name, bits in first.bits.items()}))
+    tensors = as_torch(replace(first, bits={name: ~bits for name, bits in first.bits.items()}), device=DEVICE)
     with small_boxes(box), Publisher(store) as publisher, Follower(store, target_of(tensors)) as follower:
         for state in line:
             published = publisher.publish(as_torch(state))
@@ -54,12 +55,12 @@ def test_writes_of_all_widths_share_a_group(kinds: list[tuple[int, bool, bool]],
         where: Any = slice(7, 7 + size)
         if not whole:
             where = np.sort(rng.choice(40, size, replace=False)).astype(np.uint64 if wide else np.uint32)
-        writes.append(Write(from_numpy(flat.copy()), where, bits))
+        writes.append(Write(from_numpy(flat.copy()).to(DEVICE), where, bits))
         flat[where] = bits
         expected.append(flat.tobytes())
     with small_boxes(group):
         scatter_all(writes)
-    assert [write.flat.numpy().tobytes() for write in writes] == expected
+    assert [write.flat.cpu().numpy().tobytes() for write in writes] == expected
 
 
 def test_indices_beyond_31_bits_are_not_negative() -> None:
@@ -80,6 +81,10 @@ def stream() -> MemoryStore:
     return store
 
 
+def blank() -> dict[str, torch.Tensor]:
+    return {name: torch.zeros_like(tensor, device=DEVICE) for name, tensor in STATES[0].items()}
+
+
 class StoppedError(Exception):
     """Such as running out of memory on the device."""
 
@@ -90,7 +95,7 @@ def test_a_swap_that_stops_half_way_is_undone(monkeypatch: pytest.MonkeyPatch, d
     store = stream()
     failures = 0
     for fail_at in range(1, 100):
-        tensors = {name: torch.zeros_like(tensor) for name, tensor in STATES[0].items()}
+        tensors = blank()
         target = target_of(tensors)
         with small_boxes(64), Follower(store, target) as follower:
             follower.poll(to=1)
@@ -129,7 +134,7 @@ def test_a_swap_that_stops_half_way_is_undone(monkeypatch: pytest.MonkeyPatch, d
 
 
 def test_if_even_undoing_fails_nothing_is_held(monkeypatch: pytest.MonkeyPatch) -> None:
-    tensors = {name: torch.zeros_like(tensor) for name, tensor in STATES[0].items()}
+    tensors = blank()
     with Follower(stream(), target_of(tensors)) as follower:
         follower.poll(to=1)
 
@@ -147,7 +152,7 @@ def test_if_even_undoing_fails_nothing_is_held(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_a_tampered_tensor_is_noticed() -> None:
-    tensors = {name: torch.zeros_like(tensor) for name, tensor in STATES[0].items()}
+    tensors = blank()
     with Follower(stream(), target_of(tensors)) as follower:
         follower.poll(to=1)
         tensors["a"][5] ^= 1
@@ -160,7 +165,7 @@ def test_a_tampered_tensor_is_noticed() -> None:
 
 
 def test_verifying_copies_no_elements(monkeypatch: pytest.MonkeyPatch) -> None:
-    tensors = {name: torch.zeros_like(tensor) for name, tensor in STATES[0].items()}
+    tensors = blank()
     with Follower(stream(), target_of(tensors)) as follower:
         follower.poll()
 

@@ -24,8 +24,8 @@ from deltawire.producer.torch_comparing import HeldOnDevice
 from deltawire.producer.torch_source import TorchSource
 from deltawire.store.base import Store
 from deltawire.store.memory import MemoryStore
-from tests.devices.layouts import KINDS, LAYOUTS, as_torch, small_boxes, torch_lines
-from tests.devices.places import PLACES, Place
+from tests.devices.layouts import CPU, KINDS, LAYOUTS, as_torch, small_boxes, torch_lines
+from tests.devices.places import DEVICE, PLACES, Place
 from tests.faults.conftest import new_memory
 from tests.faults.faulty_store import APPLICABLE, Call, Fault, FaultyStore
 from tests.faults.line import DTYPES, State, Trainer, Version, check_line, check_order, open_publisher, script
@@ -59,7 +59,8 @@ def publish_line(
             for state, place, layout in zip(line, places, layouts, strict=True):
                 if publisher is None:
                     publisher = Publisher(store, lease_ttl=600, **options)
-                publisher.publish(TorchSource(as_torch(state, layout), **SOURCES[place]))
+                tensors = as_torch(state, layout, device=CPU if place == "cpu" else DEVICE)
+                publisher.publish(TorchSource(tensors, **SOURCES[place]))
                 assert publisher.wait_for_anchor()
                 assert publisher.anchor_error is None
                 if reopen:
@@ -123,10 +124,11 @@ def test_every_dtype_of_torch(place: Place, ranked: bool, share: float) -> None:
             step[name] = raw.view(tensor.dtype).t()
         line.append(step)
     stores = [new_memory(), new_memory()]
-    for store, options in zip(stores, (SOURCES["cpu"], SOURCES[place]), strict=True):
+    for store, where, device in zip(stores, ("cpu", place), (CPU, DEVICE), strict=True):
         with Publisher(store, anchors=NEVER, ranked=ranked) as publisher:
             for state in line:
-                publisher.publish(TorchSource(state, **options))
+                on_device = {name: tensor.to(device) for name, tensor in state.items()}
+                publisher.publish(TorchSource(on_device, **SOURCES[where]))
     parts = [
         [store.get(info.key, max_bytes=MIB).data for info in store.list(keys.DATA) if info.key.endswith(".arrow")]
         for store in stores
@@ -140,7 +142,7 @@ def test_every_dtype_of_torch(place: Place, ranked: bool, share: float) -> None:
 
 
 def test_the_base_is_where_it_was_asked_to_be(memory: MemoryStore) -> None:
-    states = [{"w": torch.arange(5 + number, 9 + number)} for number in range(2)]
+    states = [{"w": torch.arange(5 + number, 9 + number, device=DEVICE)} for number in range(2)]
     for device_base, kind in ((True, HeldOnDevice), (False, HeldArray)):
         with Publisher(memory, anchors=NEVER) as publisher:
             for state in states:
@@ -179,7 +181,7 @@ def test_inference_mode_makes_no_difference(memory: MemoryStore, modes: tuple[bo
     with Publisher(memory, anchors=NEVER) as publisher:
         for number, mode in enumerate([*modes, *modes]):
             with torch.inference_mode(mode=mode):
-                publisher.publish(TorchSource({"w": torch.arange(50) * number}, as_device=True))
+                publisher.publish(TorchSource({"w": torch.arange(50, device=DEVICE) * number}, as_device=True))
     with Follower(memory) as follower:
         follower.poll()
         assert follower.arrays["w"].tolist() == [3 * number for number in range(50)]
@@ -202,7 +204,7 @@ def at_version(number: int, act: Any) -> Any:
 @pytest.mark.parametrize("place", PLACES)
 @pytest.mark.parametrize("index", [0, 799])
 def test_a_source_changed_before_the_base_took_it_over(memory: MemoryStore, place: Place, index: int) -> None:
-    first = torch.arange(800, dtype=torch.int32)
+    first = torch.arange(800, dtype=torch.int32, device=CPU if place == "cpu" else DEVICE)
     second = first + (first % 50 == 0)
     store = FaultyStore(memory, before=at_version(1, lambda: second.__setitem__(index, 12345)))
     with open_publisher(store, anchors=NEVER) as publisher:
@@ -219,16 +221,15 @@ def test_a_source_changed_before_the_base_took_it_over(memory: MemoryStore, plac
 
 @pytest.mark.parametrize("place", PLACES[1:])
 def test_whatever_is_committed_of_a_state_in_motion_can_be_read(memory: MemoryStore, place: Place) -> None:
-    state = {"w": torch.zeros(1 << 16, dtype=torch.int16), "x": torch.zeros(1 << 12, dtype=torch.uint8)}
+    kinds = {"w": (1 << 16, torch.int16), "x": (1 << 12, torch.uint8)}
+    state = {name: torch.zeros(size, dtype=kind, device=DEVICE) for name, (size, kind) in kinds.items()}
     stop = threading.Event()
 
     def step() -> None:
-        rng = np.random.default_rng(0)
-        arrays = [tensor.numpy() for tensor in state.values()]
         while not stop.is_set():
-            for array, share in zip(arrays, (0.1, 0.9), strict=True):
-                hit = rng.random(array.size) < share
-                array[hit] += rng.integers(0, 3, int(hit.sum())).astype(array.dtype)
+            for tensor, share in zip(state.values(), (0.1, 0.9), strict=True):
+                hit = torch.rand(tensor.shape, device=DEVICE) < share
+                tensor.add_(hit * torch.randint_like(tensor, 0, 3))
 
     stepping = threading.Thread(target=step)
     stepping.start()
@@ -258,7 +259,7 @@ class Torch(TorchSource):
     """A scripted state on a device. What is told of its dtypes is for arrays."""
 
     def __init__(self, state: State) -> None:
-        made = {name: torch.from_numpy(array.copy()) for name, array in state.items() if name != "head"}
+        made = {name: torch.from_numpy(array.copy()).to(DEVICE) for name, array in state.items() if name != "head"}
         cast = {name: made[name].view(torch.bfloat16) for name in DTYPES if name in made}
         super().__init__({"embed": cast["embed"], "head": cast["embed"], **made, **cast}, as_device=True)
 
