@@ -14,10 +14,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from deltawire import AnchorPolicy, Follower, PartOptions, Publisher
-from deltawire.errors import SourceChangedError
+from deltawire.errors import InvalidStateError, SourceChangedError
 from deltawire.format import keys
 from deltawire.limits import MIB
-from deltawire.producer import envelope
+from deltawire.producer import envelope, torch_comparing
 from deltawire.producer.anchors import NEVER
 from deltawire.producer.comparing import HeldArray, SourceTensor
 from deltawire.producer.torch_comparing import HeldOnDevice
@@ -150,6 +150,20 @@ def test_the_base_is_where_it_was_asked_to_be(memory: MemoryStore) -> None:
                 base = publisher._line.base
                 assert base is not None
                 assert [type(held) for held in base._held] == [kind]
+
+
+def test_a_device_without_room_for_the_base(memory: MemoryStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    def copy_run(*arguments: Any) -> torch.Tensor:
+        raise torch.OutOfMemoryError("out of memory")
+
+    state = {"w": torch.arange(7, device=DEVICE)}
+    with Publisher(memory, anchors=NEVER) as publisher:
+        with monkeypatch.context() as patch:
+            patch.setattr(torch_comparing, "copy_run", copy_run)
+            with pytest.raises(InvalidStateError, match="no room"):
+                publisher.publish(TorchSource(state, as_device=True))
+        assert publisher.version is None
+        assert publisher.publish(TorchSource(state, as_device=True, device_base=False)).version == 0
 
 
 class Settling(TorchSource):

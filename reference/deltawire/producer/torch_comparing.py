@@ -6,10 +6,14 @@ encodes a copy of one box with what is found in it.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 import numpy as np
 import torch
 
 from deltawire.codecs.base import BoxChange, LazyBoxChange
+from deltawire.errors import InvalidStateError
 from deltawire.format.dtypes import Bits
 from deltawire.format.tensors import Tensor
 from deltawire.kernels.scan import Changes, Room, find_changes
@@ -59,8 +63,7 @@ class SourceOnDevice(SourceTensor):
     def hold(self) -> HeldTensor:
         if not self._device_base:
             return super().hold()
-        # Not as an inference tensor, which could not be overwritten outside of that mode.
-        with torch.inference_mode(mode=False):
+        with _making_base():
             return HeldOnDevice(self.run(0, self.elements))
 
     def beside(self, held: HeldTensor) -> TensorPair:
@@ -70,13 +73,26 @@ class SourceOnDevice(SourceTensor):
         device = self._bits.device
         if isinstance(held, HeldOnDevice) and held.flat.device == device:
             return held
-        with torch.inference_mode(mode=False):
+        with _making_base():
             flat = torch.empty(self.elements, dtype=self._bits.dtype, device=device)
             for start in range(0, self.elements, CHUNK):
                 stop = min(start + CHUNK, self.elements)
                 flat[start:stop].copy_(from_numpy(held.read(start, stop)))
         settle([device])
         return HeldOnDevice(flat)
+
+
+@contextmanager
+def _making_base() -> Iterator[None]:
+    try:
+        # Not as an inference tensor, which could not be overwritten outside of that mode.
+        with torch.inference_mode(mode=False):
+            yield
+    except torch.OutOfMemoryError as error:
+        raise InvalidStateError(
+            f"the device has no room for a copy of what is published: {error}",
+            hint="with device_base=False the copy is kept on the CPU",
+        ) from error
 
 
 class TorchPair(TensorPair):

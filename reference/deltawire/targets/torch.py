@@ -18,6 +18,8 @@ from deltawire.torch_bits import DTYPE_NAMES, flat_bits, logical_shape, named_te
 class TorchTarget(InMemoryTarget):
     """Parameters and buffers, changed in place. A snapshot is spooled to a file and copied when it is verified.
 
+    Nothing else may read or write the tensors while a step is applied; when that returns, it is done on every device.
+
     Args:
         source: a module or a mapping of tensors, on any devices.
         as_device: treat tensors on the CPU as if they were on an accelerator.
