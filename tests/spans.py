@@ -11,6 +11,7 @@ from deltawire.deadline import Deadline
 from deltawire.format import keys, records
 from deltawire.format.records import Part, SpanRecord
 from deltawire.parts.writer import PartOptions, PartWriter
+from deltawire.producer.comparing import ArrayPair, HeldArray, SourceArray
 from deltawire.producer.deltas import encode_delta
 from deltawire.producer.encoding import Encoder, EncodingPool
 from deltawire.producer.envelope import envelope
@@ -36,8 +37,7 @@ def add_span(store: Store, base: int, target: int, **members: Any) -> SpanRecord
     try:
         encoded = encode_delta(
             held.table.tensors,
-            lambda tensor: before.bits(tensor).flat,
-            lambda tensor: after.bits(tensor).flat,
+            lambda tensor: ArrayPair(HeldArray(before.bits(tensor).flat), SourceArray(after.bits(tensor).flat)),
             encoding=encoding,
             writer=writer,
         )

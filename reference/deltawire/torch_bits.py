@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
-import numpy as np
-
 from deltawire.errors import InvalidStateError, MissingDependencyError
-from deltawire.format.dtypes import Bits, Dtype
-from deltawire.format.tensors import Tensor
-from deltawire.targets.base import Indices, TensorBits
+from deltawire.format.dtypes import Bits
 
 try:
     import torch
@@ -61,60 +57,73 @@ def flat_bits(tensor: torch.Tensor) -> torch.Tensor:
     return flat.view(_INT_TYPES[tensor.element_size()])
 
 
+def strided_bits(tensor: torch.Tensor) -> torch.Tensor:
+    """A tensor of any strides as signed integers of its width, sharing its memory."""
+    return tensor.view(_INT_TYPES[tensor.element_size()])
+
+
+def copy_run(bits: torch.Tensor, start: int, stop: int) -> torch.Tensor:
+    """A copy of consecutive elements, in row-major order, of a tensor of any strides; no other element is copied."""
+    out = torch.empty(stop - start, dtype=bits.dtype, device=bits.device)
+    _copy_from(bits, start, out)
+    return out
+
+
+def _copy_from(bits: torch.Tensor, start: int, out: torch.Tensor) -> None:
+    size = out.numel()
+    if not size:
+        return
+    if bits.is_contiguous():
+        out.copy_(bits.view(-1)[start : start + size])
+        return
+    inner = bits[0].numel()
+    row, skipped = divmod(start, inner)
+    if skipped or size < inner:  # a part of one row, and what is after it
+        part = min(inner - skipped, size)
+        _copy_from(bits[row], skipped, out[:part])
+        _copy_from(bits, start + part, out[part:])
+        return
+    rows = size // inner
+    out[: rows * inner].view(rows, *bits.shape[1:]).copy_(bits[row : row + rows])
+    _copy_from(bits, start + rows * inner, out[rows * inner :])
+
+
 def to_numpy(bits: torch.Tensor) -> Bits:
     """Bits on the CPU; shares memory with a CPU tensor."""
     array = bits.cpu().numpy()
     return array.view(f"<u{array.itemsize}")
 
 
-class TorchBits(TensorBits):
-    """Elements of a contiguous torch tensor; what is gathered comes to the CPU, the rest stays where it is."""
-
-    def __init__(self, flat: torch.Tensor) -> None:
-        self.flat = flat
-
-    def gather(self, where: Indices | slice) -> Bits:
-        if isinstance(where, slice):
-            return to_numpy(self.flat[where])
-        return to_numpy(self.flat[self._indices(where)])
-
-    def scatter(self, where: Indices | slice, bits: Bits) -> None:
-        new = torch.from_numpy(bits.view(f"<i{bits.itemsize}") if bits.itemsize > 1 else bits)
-        with torch.no_grad():
-            if isinstance(where, slice):
-                self.flat[where] = new.to(self.flat.device)
-            else:
-                self.flat[self._indices(where)] = new.to(self.flat.device)
-
-    def _indices(self, where: Indices) -> torch.Tensor:
-        return torch.from_numpy(where.astype(np.int64)).to(self.flat.device)
+def from_numpy(bits: Bits) -> torch.Tensor:
+    """Bits as signed integers of their width on the CPU; shares memory with an array that can be written to."""
+    array = bits if bits.flags.writeable else bits.copy()
+    return torch.from_numpy(array if array.itemsize == 1 else array.view(f"<i{array.itemsize}"))
 
 
-def digest(tensor: torch.Tensor, info: Tensor, *, run: int = 1 << 22) -> int:
-    """A tensor's share of the state digest, computed on its own device (DIG-2)."""
-    flat = flat_bits(tensor)
-    total = torch.zeros((), dtype=torch.int64, device=flat.device)
-    for start in range(0, flat.numel(), run):
-        bits = flat[start : start + run].to(torch.int64) & _width_mask(info.dtype)
-        index = torch.arange(start, start + bits.numel(), dtype=torch.int64, device=flat.device)
-        total += _mix((index * _signed(0x9E3779B97F4A7C15) + _signed(info.seed)) ^ bits).sum()
-    return int(total) & ((1 << 64) - 1)
+def fetch(bits: torch.Tensor) -> Bits:
+    """Flat bits on the CPU, as ``to_numpy``; at most a box, because pinned memory is used and kept for the next one."""
+    if bits.device.type != "cuda":
+        return to_numpy(bits)
+    here = bits.to("cpu", non_blocking=True)
+    settle([bits.device])
+    return to_numpy(here)
 
 
-def _mix(x: torch.Tensor) -> torch.Tensor:
-    x = (x ^ _shift(x, 30)) * _signed(0xBF58476D1CE4E5B9)
-    x = (x ^ _shift(x, 27)) * _signed(0x94D049BB133111EB)
-    return x ^ _shift(x, 31)
+def fetch_together(*arrays: torch.Tensor) -> tuple[Bits, ...]:
+    """Several flat arrays, none of them empty, as new arrays on the CPU, copied at once: each copy is waited for."""
+    # By falling width, so that each begins at a multiple of its own.
+    order = sorted(range(len(arrays)), key=lambda place: -arrays[place].element_size())
+    data = fetch(torch.cat([arrays[place].view(torch.uint8) for place in order]))
+    found, end = [data] * len(arrays), 0
+    for place in order:
+        begin, end = end, end + arrays[place].nbytes
+        found[place] = data[begin:end].view(f"<u{arrays[place].element_size()}")
+    return tuple(found)
 
 
-def _shift(x: torch.Tensor, by: int) -> torch.Tensor:
-    # torch shifts int64 arithmetically; the mask makes it logical.
-    return (x >> by) & ((1 << (64 - by)) - 1)
-
-
-def _signed(value: int) -> int:
-    return value - (1 << 64) if value >> 63 else value
-
-
-def _width_mask(dtype: Dtype) -> int:
-    return -1 if dtype.width == 8 else (1 << (8 * dtype.width)) - 1
+def settle(devices: Iterable[torch.device]) -> None:
+    """Wait for what the calling thread has queued on accelerators: only its own later work is ordered after that."""
+    accelerator = torch.accelerator.current_accelerator()
+    for device in set(devices):
+        if accelerator is not None and device.type == accelerator.type:
+            torch.accelerator.current_stream(device).synchronize()

@@ -28,6 +28,7 @@ from deltawire.maintaining.retaining import EVERYTHING, RetentionPolicy
 from deltawire.producer.anchoring import Anchoring
 from deltawire.producer.anchors import NEVER, AnchorPolicy
 from deltawire.producer.base import BaseState
+from deltawire.producer.comparing import HeldArray
 from deltawire.producer.envelope import envelope
 from deltawire.producer.opening import Line
 from deltawire.producer.publisher import Publisher
@@ -87,7 +88,9 @@ def add_anchor(store: Store, number: int) -> None:
         with Follower(store, pin=False, workers=1) as follower:
             follower.poll(to=number)
             target = follower.target
-            base = BaseState(table, [target.bits(tensor).gather(slice(None)).copy() for tensor in table.tensors])
+            base = BaseState(
+                table, [HeldArray(target.bits(tensor).gather(slice(None)).copy()) for tensor in table.tensors]
+            )
             files = {file.name: store.get(file.key, max_bytes=MIB).data for file in committed.record.files}
             line = Line(reader.stream(NEVER_ENDS), parent=committed, base=base, files=files, anchor=-1)
             anchoring = Anchoring(

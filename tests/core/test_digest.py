@@ -29,7 +29,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deltawire import torch_bits
+from deltawire import torch_bits, torch_digest
 from deltawire.format.boxes import Box, flat_indices, flat_range, split
 from deltawire.format.dtypes import DTYPES, Bits, Dtype
 from deltawire.format.tensors import Tensor, digest_seed
@@ -37,6 +37,7 @@ from deltawire.kernels import oracle
 from deltawire.kernels.digest import GOLDEN, digest_at, digest_changes, digest_range
 from deltawire.targets.arrays import NumpyBits
 from deltawire.targets.digests import state_digest_of
+from deltawire.targets.torch_access import TorchBits
 from tests.strategies import bit_arrays, changed_pairs, dtypes, next_states, shapes, states
 
 U64 = npt.NDArray[np.uint64]
@@ -135,8 +136,8 @@ def test_torch_equals_numpy(kind: torch.dtype, name: str, run: int) -> None:
         raw = torch.from_numpy(bits.view(np.uint8).copy())
         tensor = raw.view(kind) if size else torch.empty(0, dtype=kind)
         info = Tensor(0, "w", dtype, torch_bits.logical_shape(tensor), (size,))
-        assert torch_bits.digest(tensor, info, run=run) == digest(bits, info.seed)
-        assert state_digest_of(torch_bits.TorchBits(torch_bits.flat_bits(tensor)), info) == digest(bits, info.seed)
+        assert torch_digest.digest(tensor, info, run=run) == digest(bits, info.seed)
+        assert state_digest_of(TorchBits(torch_bits.flat_bits(tensor)), info) == digest(bits, info.seed)
 
 
 # What the mixer is worth.

@@ -21,11 +21,13 @@ from deltawire.inspecting.verification import verify_stream
 from deltawire.kernels import scan
 from deltawire.kernels.digest import digest_range
 from deltawire.limits import DEFAULT_LIMITS, MIB
-from deltawire.producer import base as base_module
+from deltawire.producer import comparing
 from deltawire.producer.anchors import AnchorPolicy
 from deltawire.producer.base import BaseState
+from deltawire.producer.comparing import SourceArray
 from deltawire.store.base import Bytes
 from deltawire.store.memory import MemoryStore
+from tests.devices.places import PLACES, Place, bits_in, source_tensor
 from tests.faults.conftest import new_memory
 from tests.faults.faulty_store import Call, Fault, FaultyStore
 from tests.faults.line import DTYPES, Reading, Version, assert_same, check_line, first_state, open_publisher, stepped
@@ -35,39 +37,41 @@ SIZES = (7, 1, 0, 64)
 TABLE: TensorTable = build_table([(f"t{n}", "BF16", (size,)) for n, size in enumerate(SIZES)], limits=DEFAULT_LIMITS)
 
 
-def new_base(seed: int) -> tuple[BaseState, list[npt.NDArray[np.uint16]]]:
+def new_base(seed: int, place: Place = "cpu") -> tuple[BaseState, list[npt.NDArray[np.uint16]]]:
     rng = np.random.default_rng(seed)
     bits = [rng.integers(0, 4, size, dtype=np.uint16) for size in SIZES]
-    return BaseState(TABLE, [array.copy() for array in bits]), bits
+    return BaseState(TABLE, [source_tensor(array, place).hold() for array in bits]), bits
 
 
-def advance(base: BaseState, ordinal: int, new: npt.NDArray[np.uint16]) -> None:
+def advance(base: BaseState, ordinal: int, new: npt.NDArray[np.uint16], place: Place = "cpu") -> None:
     tensor = TABLE.tensors[ordinal]
-    shares = [int(digest_range(bits, np.uint64(tensor.seed), np.uint64(0))) for bits in (base.bits(tensor), new)]
-    base.advance(tensor, new, before=shares[0], after=shares[1])
+    shares = [int(digest_range(bits, np.uint64(tensor.seed), np.uint64(0))) for bits in (bits_in(base, tensor), new)]
+    base.advance(tensor, source_tensor(new, place), before=shares[0], after=shares[1])
 
 
 @given(
     st.integers(0, 2**32),
-    st.lists(st.tuples(st.sampled_from(["advance", "read"]), st.integers(0, 3)), max_size=30),
+    st.sampled_from(PLACES),
+    st.lists(st.tuples(st.sampled_from(["read", *PLACES]), st.integers(0, 3)), max_size=30),
 )
-def test_a_frozen_base_reads_as_it_was(seed: int, moves: list[tuple[str, int]]) -> None:
-    base, bits = new_base(seed)
+def test_a_frozen_base_reads_as_it_was(seed: int, first: Place, moves: list[tuple[Any, int]]) -> None:
+    """Wherever it is, and wherever it moves because the next state is elsewhere."""
+    base, bits = new_base(seed, first)
     rng = np.random.default_rng(seed)
     freeze = base.freeze()
     assert freeze.digests == base.digests
     readers: dict[int, Iterator[memoryview]] = {}
     for move, ordinal in moves:
-        if move == "advance":
+        if move != "read":
             # Few values, so that elements change back and forth.
-            advance(base, ordinal, rng.integers(0, 4, SIZES[ordinal], dtype=np.uint16))
+            advance(base, ordinal, rng.integers(0, 4, SIZES[ordinal], dtype=np.uint16), move)
         elif ordinal not in readers:
             readers[ordinal] = base.read_frozen(freeze, TABLE.tensors[ordinal])
             assert b"".join(readers[ordinal]) == bits[ordinal].tobytes()
     for tensor in TABLE.tensors:
         if tensor.ordinal not in readers:
             assert b"".join(base.read_frozen(freeze, tensor)) == bits[tensor.ordinal].tobytes()
-        whole = int(digest_range(base.bits(tensor), np.uint64(tensor.seed), np.uint64(0)))
+        whole = int(digest_range(bits_in(base, tensor), np.uint64(tensor.seed), np.uint64(0)))
         assert base.digests[tensor.ordinal] == whole
     assert not freeze.undo
     base.release()
@@ -85,13 +89,13 @@ def test_a_base_never_believes_what_it_did_not_write(monkeypatch: pytest.MonkeyP
         new[:] = 77  # the caller's optimizer moves on
         return found
 
-    monkeypatch.setattr(base_module, "find_changes", find_changes)
+    monkeypatch.setattr(comparing, "find_changes", find_changes)
     tensor = TABLE.tensors[3]
     shares = [int(digest_range(array, np.uint64(tensor.seed), np.uint64(0))) for array in (bits[3], new)]
-    base.advance(tensor, new, before=shares[0], after=shares[1])
-    assert (base.bits(tensor) == bits[3] + 1).all()
+    base.advance(tensor, SourceArray(new), before=shares[0], after=shares[1])
+    assert (bits_in(base, tensor) == bits[3] + 1).all()
     with pytest.raises(SourceChangedError):
-        base.advance(tensor, new, before=0, after=1)
+        base.advance(tensor, SourceArray(new), before=0, after=1)
 
 
 class SlowAnchors(FaultyStore):

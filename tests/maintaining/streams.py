@@ -20,6 +20,7 @@ from deltawire.limits import DEFAULT_LIMITS, MIB
 from deltawire.maintaining.ladder import Ladder, Span
 from deltawire.parts.writer import PartOptions, PartWriter
 from deltawire.producer.anchors import NEVER, AnchorPolicy
+from deltawire.producer.comparing import ArrayPair, HeldArray, SourceArray
 from deltawire.producer.deltas import encode_delta
 from deltawire.producer.encoding import Encoder, EncodingPool
 from deltawire.reading.stream import Committed, StreamReader, check_anchor
@@ -170,8 +171,7 @@ class Inspection:
         try:
             return encode_delta(
                 table.tensors,
-                lambda tensor: was.bits[tensor.name],
-                lambda tensor: becomes.bits[tensor.name],
+                lambda tensor: ArrayPair(HeldArray(was.bits[tensor.name]), SourceArray(becomes.bits[tensor.name])),
                 encoding=pool,
                 writer=PartWriter(lambda index: f"data/{index}", lambda part, data: None, options=PARTS),
             ).delta

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 from typing import ClassVar
 
 import numpy as np
@@ -41,16 +41,49 @@ class Patch:
     """The old ones, where the codec had to read them anyway."""
 
 
-@dataclass(frozen=True, slots=True)
 class BoxChange:
-    """A box before and after, flat."""
+    """A box before and after, flat, fewer than 2^31 elements; it differs somewhere."""
 
-    old: Bits | None
-    """All old bits; None where less changed than a codec that writes them all is tried for."""
-    new: Bits
-    """All new bits."""
-    changes: Changes
-    """Where they differ, which is somewhere."""
+    def __init__(self, old: Bits, new: Bits, changes: Changes) -> None:
+        self._old, self._new = old, new
+        self.changes = changes
+        """Where it differs."""
+
+    @property
+    def elements(self) -> int:
+        """Size of the box."""
+        return self.new.size
+
+    @property
+    def old(self) -> Bits:
+        """All old bits."""
+        return self._old
+
+    @property
+    def new(self) -> Bits:
+        """All new bits; only where enough changed for a codec that writes them all, they stay as they were compared."""
+        return self._new
+
+
+class LazyBoxChange(BoxChange):
+    """A box of which nothing but its changes is at hand: all bits are made, or fetched, when a codec asks for them."""
+
+    def __init__(self, changes: Changes, elements: int, *, old: Callable[[], Bits], new: Callable[[], Bits]) -> None:
+        self.changes = changes
+        self._elements = elements
+        self._make_old, self._make_new = old, new
+
+    @property
+    def elements(self) -> int:
+        return self._elements
+
+    @cached_property
+    def old(self) -> Bits:
+        return self._make_old()
+
+    @cached_property
+    def new(self) -> Bits:
+        return self._make_new()
 
 
 class Codec(ABC):

@@ -35,7 +35,7 @@ class GapCodec(Codec):
     def encode(self, change: BoxChange, dtype: Dtype) -> dict[str, Stream]:
         changes = change.changes
         signs, planes = encode_differences(changes.old, changes.new, dtype)
-        gaps = encode_gaps(changes.positions, change.new.size)
+        gaps = encode_gaps(changes.positions, change.elements)
         return dict(zip(self.streams(dtype), (gaps, signs, *planes), strict=True))
 
     def decode(self, streams: Streams, dtype: Dtype, elements: int, changed: int, base: Base | None) -> Patch:
@@ -63,7 +63,7 @@ class GapSetCodec(Codec):
         return ("positions", *plane_names("value", dtype))
 
     def encode(self, change: BoxChange, dtype: Dtype) -> dict[str, Stream]:
-        gaps = encode_gaps(change.changes.positions, change.new.size)
+        gaps = encode_gaps(change.changes.positions, change.elements)
         return dict(zip(self.streams(dtype), (gaps, *split_planes(change.changes.new)), strict=True))
 
     def decode(self, streams: Streams, dtype: Dtype, elements: int, changed: int, base: Base | None) -> Patch:

@@ -24,7 +24,6 @@ class RankedCodec(Codec):
 
     def encode(self, change: BoxChange, dtype: Dtype) -> dict[str, Stream]:
         changes = change.changes
-        assert change.old is not None  # noqa: S101 - the encoder gives it to codecs that look at all of it
         starts = choose_classes(change.old, changes.old, changes.new)
         codes, items = encode_ranked(change.old, changes.positions, changes.old, changes.new, starts)
         ends = np.append(starts[1:] - np.uint8(1), np.uint8(LEVELS - 1))

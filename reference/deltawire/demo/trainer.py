@@ -17,7 +17,7 @@ from deltawire.producer.anchors import AnchorPolicy
 from deltawire.producer.publisher import Publisher
 from deltawire.producer.torch_source import TorchSource
 from deltawire.store import open_store
-from deltawire.torch_bits import digest
+from deltawire.torch_digest import digest
 
 _BATCH = 24
 

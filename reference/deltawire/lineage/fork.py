@@ -32,6 +32,7 @@ from deltawire.lineage.origin import plain_url
 from deltawire.lineage.spooled import read_files, read_version, spool_version
 from deltawire.producer.base import BaseState
 from deltawire.producer.commit import Outcome, check_retained, create_record
+from deltawire.producer.comparing import HeldArray
 from deltawire.producer.envelope import envelope
 from deltawire.producer.hints import write_head
 from deltawire.producer.opening import check_arbitration
@@ -267,7 +268,7 @@ class _Forking:
             whole = msgspec.structs.replace(copied.snapshot, files=stored)
             return _Data(whole, "streamed" if copied.through else "copied", copied.by_store, copied.through)
         spooled = spool_version(self._source, committed, self._deadline)
-        state = BaseState(table, spooled.bits)
+        state = BaseState(table, [HeldArray(bits) for bits in spooled.bits])
         if f"{state.digest:016x}" != committed.record.state_digest:
             raise StateMismatchError(f"version {committed.record.version} was not rebuilt as it was")
         written = self._call(

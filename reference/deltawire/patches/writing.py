@@ -12,7 +12,6 @@ import pyarrow as pa
 from deltawire import __version__
 from deltawire.errors import InvalidStateError
 from deltawire.format import features, keys, strict_json
-from deltawire.format.dtypes import Bits
 from deltawire.format.records import JSON_TYPE, Descriptor, File, Part, Producer
 from deltawire.format.tensors import Tensor
 from deltawire.inspecting.history import Advance, no_progress
@@ -23,6 +22,7 @@ from deltawire.patches.checkpoint import Checkpoint, state_digest
 from deltawire.patches.comparing import Comparison, TableDifference, file_changes, match
 from deltawire.patches.container import PatchWriter
 from deltawire.patches.record import FILES, RECORD, TABLE, PatchRecord
+from deltawire.producer.comparing import HeldArray, TensorPair
 from deltawire.producer.deltas import EncodedDelta, encode_delta
 from deltawire.producer.encoding import Encoder, EncodingPool
 from deltawire.snapshots.writer import describe_file
@@ -117,18 +117,12 @@ def _write_delta(
     writer = PartWriter(keys.part_name, store, options=options)
     pool = EncodingPool(Encoder(), workers=workers)
 
-    def next_bits(tensor: Tensor) -> Bits:
+    def pair_of(tensor: Tensor) -> TensorPair:
         advance(tensor.bytes)
-        return new.source.bits(tensor.name)
+        return new.source.tensor(tensor.name).beside(HeldArray(old.source.bits(tensor.name)))
 
     try:
-        return encode_delta(
-            old.table.tensors,
-            lambda tensor: old.source.bits(tensor.name),
-            next_bits,
-            encoding=pool,
-            writer=writer,
-        )
+        return encode_delta(old.table.tensors, pair_of, encoding=pool, writer=writer)
     finally:
         pool.close()
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -11,12 +11,9 @@ import numpy as np
 from deltawire.errors import SourceChangedError
 from deltawire.format.dtypes import Bits
 from deltawire.format.tensors import Tensor, TensorTable
-from deltawire.kernels.access import put
-from deltawire.kernels.digest import digest_changes, digest_range
-from deltawire.kernels.scan import Room, find_changes
+from deltawire.producer.comparing import CHUNK, HeldTensor, KeepOld, SourceTensor, TensorPair
 from deltawire.producer.encoding import BOX_ELEMENTS
 
-_CHUNK = 1 << 22
 _MASK = (1 << 64) - 1
 
 
@@ -37,8 +34,8 @@ class Freeze:
     copies: dict[int, Bits] = field(default_factory=dict)
     """Tensors as they were, by ordinal, in place of what would undo their changes."""
 
-    def restored(self, ordinal: int, now: Bits) -> Bits:
-        """A copy of a tensor as it was, from what it is now."""
+    def restored(self, ordinal: int, now: HeldTensor) -> Bits:
+        """A copy of a tensor as it was, from what it is now; on the CPU, wherever the base is."""
         copy = self.copies.pop(ordinal, None)
         if copy is None:
             copy = now.copy()
@@ -52,73 +49,63 @@ class Freeze:
 
 
 class BaseState:
-    """Flat bits of every tensor of a table, with each tensor's digest kept up to date in O(changed)."""
+    """Every tensor of a table, with each tensor's digest kept up to date in O(changed)."""
 
-    def __init__(self, table: TensorTable, bits: list[Bits]) -> None:
+    def __init__(self, table: TensorTable, held: Sequence[HeldTensor]) -> None:
         self.table = table
-        self._bits = bits
+        self._held = list(held)
         self._lock = threading.Lock()
         self._freeze: Freeze | None = None
-        self.digests = [
-            int(digest_range(bits[tensor.ordinal], np.uint64(tensor.seed), np.uint64(0))) for tensor in table.tensors
-        ]
+        self.digests = [held[tensor.ordinal].digest(tensor) for tensor in table.tensors]
 
     @property
     def digest(self) -> int:
         """State digest of the base."""
         return sum(self.digests) & _MASK
 
-    def bits(self, tensor: Tensor) -> Bits:
-        """Flat bits of a tensor; only ``advance`` changes them."""
-        return self._bits[tensor.ordinal]
+    def pair(self, tensor: Tensor, new: SourceTensor) -> TensorPair:
+        """Bring together what is held of a tensor and a new state of it: where that is, to which the base may move."""
+        pair = new.beside(self._held[tensor.ordinal])
+        self._held[tensor.ordinal] = pair.held  # whoever reads the other copy reads the same bits
+        return pair
 
-    def advance(self, tensor: Tensor, new: Bits, *, before: int, after: int) -> None:
+    def advance(self, tensor: Tensor, new: SourceTensor, *, before: int, after: int) -> None:
         """Take over the new bits of a tensor that was just committed.
 
         Args:
             tensor: which.
-            new: its flat bits, unchanged since they were encoded.
+            new: its new state, unchanged since it was encoded.
             before: digest of the old bits of the changed elements, as committed.
             after: digest of their new bits, as committed.
 
         Raises:
             SourceChangedError: ``new`` no longer is what was committed; the base is now useless.
         """
-        room = Room(min(BOX_ELEMENTS, tensor.elements))
-        own = self._bits[tensor.ordinal]
-        seed = np.uint64(tensor.seed)
-        was = became = 0
+        pair = self.pair(tensor, new)
         with self._lock:
-            kept = self._freeze is not None and self._keeps(self._freeze, tensor.ordinal)
-            for start in range(0, tensor.elements, BOX_ELEMENTS):
-                run, new_run = own[start : start + BOX_ELEMENTS], new[start : start + BOX_ELEMENTS]
-                found = find_changes(run, new_run, room)
-                if not len(found.positions):
-                    continue
-                first = np.uint64(start)
-                if kept and self._freeze is not None:
-                    indices = found.positions.astype(np.uint64) + first
-                    self._freeze.undo.setdefault(tensor.ordinal, []).append((indices, found.old.copy()))
-                put(run, found.positions, found.new)
-                shares = digest_changes(found.old, found.new, found.positions, seed, first)
-                was, became = was + int(shares[0]), became + int(shares[1])
-        self.digests[tensor.ordinal] = (self.digests[tensor.ordinal] + became - was) & _MASK
-        if (became - was) & _MASK != (after - before) & _MASK:
+            keep = self._keeper(tensor.ordinal)
+            moved = pair.advance(tensor, run=BOX_ELEMENTS, keep=keep)
+        self.digests[tensor.ordinal] = (self.digests[tensor.ordinal] + moved) & _MASK
+        if moved != (after - before) & _MASK:
             raise SourceChangedError(f"{tensor.name!r} was changed while it was being published")
 
-    def _keeps(self, freeze: Freeze, ordinal: int) -> bool:
-        """Whether changes of a tensor must be noted, to be undone for the freeze; notes that outweigh it end here."""
-        if ordinal not in freeze.waiting or ordinal in freeze.copies:
-            return False
-        own = self._bits[ordinal]
+    def _keeper(self, ordinal: int) -> KeepOld | None:
+        """What notes the changes of a tensor, to be undone for the freeze; notes that outweigh it end here."""
+        freeze = self._freeze
+        if freeze is None or ordinal not in freeze.waiting or ordinal in freeze.copies:
+            return None
+        own = self._held[ordinal]
         if freeze.undo_bytes(ordinal) < own.nbytes:
-            return True
+            notes = freeze.undo.setdefault(ordinal, [])
+            return lambda indices, old: notes.append((indices, old))
         freeze.copies[ordinal] = freeze.restored(ordinal, own)
-        return False
+        return None
 
     def read(self, tensor: Tensor) -> Iterator[memoryview]:
         """Bytes of a tensor in chunks, while nothing advances the base."""
-        return _chunks(self._bits[tensor.ordinal])
+        held = self._held[tensor.ordinal]
+        for start in range(0, held.elements, CHUNK):
+            yield _bytes(held.read(start, min(start + CHUNK, held.elements)))
 
     def freeze(self) -> Freeze:
         """Begin to read the base as it is now; one at a time."""
@@ -129,9 +116,10 @@ class BaseState:
     def read_frozen(self, freeze: Freeze, tensor: Tensor) -> Iterator[memoryview]:
         """Bytes of a tensor as it was at the freeze, in chunks; holds one copy of it meanwhile."""
         with self._lock:
-            copy = freeze.restored(tensor.ordinal, self._bits[tensor.ordinal])
+            copy = freeze.restored(tensor.ordinal, self._held[tensor.ordinal])
             freeze.waiting.discard(tensor.ordinal)
-        yield from _chunks(copy)
+        for start in range(0, copy.size, CHUNK):
+            yield _bytes(copy[start : start + CHUNK])
 
     def release(self) -> None:
         """End the freeze."""
@@ -139,6 +127,5 @@ class BaseState:
             self._freeze = None
 
 
-def _chunks(bits: Bits) -> Iterator[memoryview]:
-    for start in range(0, bits.size, _CHUNK):
-        yield bits[start : start + _CHUNK].view(np.uint8).data
+def _bytes(bits: Bits) -> memoryview:
+    return bits.view(np.uint8).data

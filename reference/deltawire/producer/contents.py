@@ -65,7 +65,7 @@ class Contents:
         """Take the new bits of a committed delta over into the base. Raises SourceChangedError."""
         for ordinal, sums in self.changed.items():
             tensor = self.table.tensors[ordinal]
-            self.base.advance(tensor, source.bits(tensor.name), before=sums.before, after=sums.after)
+            self.base.advance(tensor, source.tensor(tensor.name), before=sums.before, after=sums.after)
 
 
 def store_delta(
@@ -92,8 +92,7 @@ def store_delta(
     )
     encoded = encode_delta(
         base.table.tensors,
-        base.bits,
-        lambda tensor: source.bits(tensor.name),
+        lambda tensor: base.pair(tensor, source.tensor(tensor.name)),
         encoding=encoding,
         writer=writer,
         between=deadline.remaining,
@@ -136,7 +135,7 @@ def store_snapshot(
 ) -> Contents:
     """Copy a whole state into a new base, and store it with its table and files. VSN-5"""
     started = time.perf_counter()
-    base = BaseState(table, [source.bits(tensor.name).copy() for tensor in table.tensors])
+    base = BaseState(table, [source.tensor(tensor.name).hold() for tensor in table.tensors])
     encoded = time.perf_counter() - started
     prefix = keys.data_prefix(version, commit_id)
     tensors = uploads.run(lambda: write_table(store, table, key=keys.table_key(version, commit_id)), deadline)

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from deltawire.format.dtypes import Bits
 from deltawire.format.records import Delta
 from deltawire.format.tensors import Tensor
 from deltawire.parts.rows import Row
 from deltawire.parts.writer import PartWriter
+from deltawire.producer.comparing import TensorPair
 from deltawire.producer.encoding import EncodingPool
 
 _MASK = (1 << 64) - 1
@@ -46,8 +46,7 @@ class EncodedDelta:
 
 def encode_delta(
     tensors: tuple[Tensor, ...],
-    old: Callable[[Tensor], Bits],
-    new: Callable[[Tensor], Bits],
+    pair_of: Callable[[Tensor], TensorPair],
     *,
     encoding: EncodingPool,
     writer: PartWriter,
@@ -57,15 +56,14 @@ def encode_delta(
 
     Args:
         tensors: in table order.
-        old: gives the old flat bits of a tensor; called once for each.
-        new: gives the new ones, likewise.
+        pair_of: brings a tensor's two states together; called once for each.
         encoding: threads that encode.
         writer: takes the rows.
         between: called after each row; may raise to stop.
     """
     total = Sums()
     by_tensor: dict[int, Sums] = {}
-    for row in encoding.encode(tensors, old, new):
+    for row in encoding.encode(tensors, pair_of):
         between()
         writer.add(row)
         total.add(row)

@@ -13,15 +13,16 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from deltawire.codecs.base import BoxChange, Codec, Stream
+from deltawire.codecs.base import BoxChange, Codec, LazyBoxChange, Stream
 from deltawire.codecs.registry import CODECS
 from deltawire.format.boxes import Box, flat_range, split
 from deltawire.format.dtypes import Bits, Dtype
 from deltawire.format.tensors import Tensor
 from deltawire.kernels.access import put, take
 from deltawire.kernels.digest import digest_changes, digest_range
-from deltawire.kernels.scan import Changes, Room, find_changes
+from deltawire.kernels.scan import Changes, Room
 from deltawire.parts.rows import Row
+from deltawire.producer.comparing import ArrayPair, HeldArray, SourceArray, TensorPair
 
 BOX_ELEMENTS = 1 << 22
 """Boxes are cut at this size, so that a batch stays small even when all of a box changed."""
@@ -61,26 +62,21 @@ class Encoder:
             new: flat bits to publish.
             room: for scans of ``BOX_ELEMENTS``.
         """
+        pair = ArrayPair(HeldArray(old), SourceArray(new))
         for box in split(tensor.storage_shape, BOX_ELEMENTS):
-            row = self.row(tensor, box, old, new, room)
+            row = self.row(tensor, box, pair, room)
             if row is not None:
                 yield row
 
-    def row(self, tensor: Tensor, box: Box, old: Bits, new: Bits, room: Room) -> Row | None:
+    def row(self, tensor: Tensor, box: Box, pair: TensorPair, room: Room) -> Row | None:
         """The row of one contiguous box of a tensor; None if nothing changed in it."""
         place = flat_range(box, tensor.storage_shape)
         assert place is not None  # noqa: S101 - split makes contiguous boxes
         start, length = place
-        before, after = old[start : start + length], new[start : start + length]
-        changes = find_changes(before, after, room)
-        if len(changes.positions) >= DENSE_FRACTION * length:
-            # Every element may be written: from a copy, because the streams must be what their digest says even if
-            # the source changes between two looks at it.
-            after = after.copy()
-            changes = find_changes(before, after, room)
-        if not len(changes.positions):
-            return None
-        return self._row(tensor, box, start, BoxChange(before, after, changes))
+        # Of a dense box every element may be written, and the streams must be what their digest says even if the
+        # source changes meanwhile.
+        change = pair.change(start, start + length, room, whole_from=DENSE_FRACTION * length)
+        return None if change is None else self._row(tensor, box, start, change)
 
     def changed_rows(
         self, tensor: Tensor, positions: npt.NDArray[np.unsignedinteger], old: Bits, new: Bits
@@ -102,11 +98,7 @@ class Encoder:
                 after = new[start : start + length]
                 inside = (positions[first:last] - positions.dtype.type(start)).astype(np.uint32, copy=False)
                 changes = Changes(inside, old[first:last], take(after, inside))
-                before = None
-                if len(inside) >= DENSE_FRACTION * length or self._sparse(tensor.dtype).needs_box:
-                    before = after.copy()
-                    put(before, inside, changes.old)
-                yield self._row(tensor, box, start, BoxChange(before, after, changes))
+                yield self._row(tensor, box, start, _known_change(after, changes))
 
     def _row(self, tensor: Tensor, box: Box, start: int, change: BoxChange) -> Row:
         codec, streams = self._encode(tensor, change)
@@ -128,11 +120,20 @@ class Encoder:
     def _encode(self, tensor: Tensor, change: BoxChange) -> tuple[Codec, dict[str, Stream]]:
         sparse = self._sparse(tensor.dtype)
         streams = sparse.encode(change, tensor.dtype)
-        if len(change.changes.positions) < DENSE_FRACTION * change.new.size:
+        if len(change.changes.positions) < DENSE_FRACTION * change.elements:
             return sparse, streams
         dense = CODECS["dense"]
         every = dense.encode(change, tensor.dtype)
         return (dense, every) if _compressed(every) < _compressed(streams) else (sparse, streams)
+
+
+def _known_change(new: Bits, changes: Changes) -> BoxChange:
+    def old() -> Bits:
+        before = new.copy()
+        put(before, changes.positions, changes.old)
+        return before
+
+    return LazyBoxChange(changes, new.size, old=old, new=lambda: new)
 
 
 def _compressed(streams: dict[str, Stream]) -> int:
@@ -152,16 +153,14 @@ class EncodingPool:
         """Release the threads."""
         self._pool.shutdown(wait=True, cancel_futures=True)
 
-    def encode(
-        self, tensors: tuple[Tensor, ...], old: Callable[[Tensor], Bits], new: Callable[[Tensor], Bits]
-    ) -> Iterator[Row]:
+    def encode(self, tensors: tuple[Tensor, ...], pair_of: Callable[[Tensor], TensorPair]) -> Iterator[Row]:
         """Rows of all tensors; only a few boxes are ahead of what was taken, however large a tensor is."""
         pending: deque[Future[Row | None]] = deque()
         try:
             for tensor in tensors:
-                before, after = old(tensor), new(tensor)
+                pair = pair_of(tensor)
                 for box in split(tensor.storage_shape, BOX_ELEMENTS):
-                    pending.append(self._pool.submit(self._one, tensor, box, before, after))
+                    pending.append(self._pool.submit(self._one, tensor, box, pair))
                     if len(pending) > self._workers + 1:
                         yield from _present(pending.popleft())
             while pending:
@@ -170,8 +169,8 @@ class EncodingPool:
             for future in pending:
                 future.cancel()
 
-    def _one(self, tensor: Tensor, box: Box, old: Bits, new: Bits) -> Row | None:
-        return self._encoder.row(tensor, box, old, new, self._room())
+    def _one(self, tensor: Tensor, box: Box, pair: TensorPair) -> Row | None:
+        return self._encoder.row(tensor, box, pair, self._room())
 
     def _room(self) -> Room:
         room: Room | None = getattr(self._local, "room", None)

@@ -23,6 +23,7 @@ from deltawire.heartbeat import GRACE
 from deltawire.limits import Limits
 from deltawire.producer.base import BaseState
 from deltawire.producer.commit import create_record
+from deltawire.producer.comparing import HeldArray
 from deltawire.producer.envelope import envelope
 from deltawire.producer.heartbeat import LeaseHeartbeat
 from deltawire.producer.lease import LeaseTerms, WriterLease
@@ -230,7 +231,7 @@ def _read_line(
     held = target.held
     assert update is not None  # noqa: S101 - there is a version, and the target held none
     assert held is not None  # noqa: S101 - poll succeeded
-    base = BaseState(held.table, [target.bits(tensor).flat for tensor in held.table.tensors])
+    base = BaseState(held.table, [HeldArray(target.bits(tensor).flat) for tensor in held.table.tensors])
     files = {
         file.name: reader.transfer.read_object(file, max_bytes=limits.file_bytes, deadline=deadline)
         for file in held.committed.record.files

@@ -59,7 +59,8 @@ class Publisher:
 
     Opening creates the stream, or takes it over where the producer before left it: it acquires the stream's lease,
     which a thread renews until the publisher is closed, and reads the newest version back as the base. Where another
-    producer may be gone, that is observed for as long as its ttl. Holds one copy of the model.
+    producer may be gone, that is observed for as long as its ttl. Holds one copy of the model: of torch tensors on an
+    accelerator, on that device.
 
     Args:
         store: URL or store of the stream.
@@ -79,6 +80,9 @@ class Publisher:
         parts: sizes and compression of parts.
         shard_bytes: about how large a snapshot's files become.
         workers: threads that encode, and as many that upload.
+        device_base: hold the copy of tensors that are on an accelerator there too: they are compared there, and little
+            but what changed is copied out. It takes as much memory of the device as they do. Otherwise it is held on
+            the CPU, and every tensor is copied over at each publish, in bounded chunks.
         limits: what to refuse when reading the stream back.
         timeout: seconds for opening.
 
@@ -104,6 +108,7 @@ class Publisher:
         parts: PartOptions | None = None,
         shard_bytes: int = 4 << 30,
         workers: int = 2,
+        device_base: bool = True,
         limits: Limits = DEFAULT_LIMITS,
         timeout: float | None = 600.0,
     ) -> None:
@@ -116,6 +121,7 @@ class Publisher:
         self._opened = self._store is not store
         self._parts = parts or PartOptions()
         self._shard_bytes = shard_bytes
+        self._device_base = device_base
         self._limits = limits
         self._line: Line = open_line(
             self._store,
@@ -223,7 +229,8 @@ class Publisher:
                 raise type(self._stopped)(str(self._stopped))
             deadline = Deadline.after(timeout)
             self._check_lease()
-            source = open_source(state, dtypes=dtypes or {}, limits=self._limits)
+            source = open_source(state, dtypes=dtypes or {}, limits=self._limits, device_base=self._device_base)
+            source.settle()
             table = self._table_of(source)
             kept = self._files_for(state, files)
             check_metadata(metadata, self._limits)

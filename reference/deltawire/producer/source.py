@@ -8,6 +8,7 @@ from typing import TypeVar
 
 from deltawire.format.dtypes import Bits
 from deltawire.format.records import RollbackOf
+from deltawire.producer.comparing import SourceArray, SourceTensor
 
 T = TypeVar("T")
 
@@ -27,6 +28,13 @@ class Source(ABC):
     @abstractmethod
     def bits(self, name: str) -> Bits:
         """Flat bit patterns of a tensor on the CPU, valid until the caller's state changes."""
+
+    def tensor(self, name: str) -> SourceTensor:
+        """A tensor where it is; other threads may read it then, once ``settle`` was called in the caller's."""
+        return SourceArray(self.bits(name))
+
+    def settle(self) -> None:  # noqa: B027 - memory of the CPU is settled
+        """Wait for what the calling thread has asked to be done to the state, and which may not be done yet."""
 
 
 def find_aliases(tensors: Mapping[str, T], place: Callable[[T], Hashable]) -> dict[str, str]:

@@ -30,13 +30,14 @@ NUMPY_NAMES = {
 """Registry names of NumPy's dtypes and those of the package ml_dtypes."""
 
 
-def open_source(state: StateLike, *, dtypes: Mapping[str, str], limits: Limits) -> Source:
+def open_source(state: StateLike, *, dtypes: Mapping[str, str], limits: Limits, device_base: bool = True) -> Source:
     """Wrap what the caller has.
 
     Args:
         state: see ``StateLike``.
         dtypes: registry dtypes of NumPy arrays that hold bit patterns, by tensor name, such as BF16 as uint16.
         limits: for files.
+        device_base: whether torch tensors on an accelerator are compared there, with a base that is kept there.
 
     Raises:
         InvalidStateError: it is nothing that can be published.
@@ -54,7 +55,7 @@ def open_source(state: StateLike, *, dtypes: Mapping[str, str], limits: Limits) 
             if hasattr(state, "state_dict"):
                 raise
             raise InvalidStateError("the state is empty, or not a mapping of arrays") from None
-        return TorchSource(state)
+        return TorchSource(state, device_base=device_base)
     raise InvalidStateError(f"a {type(state).__name__} cannot be published")
 
 

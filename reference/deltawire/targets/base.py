@@ -13,6 +13,7 @@ import numpy.typing as npt
 from deltawire.errors import TargetMismatchError
 from deltawire.format.dtypes import Bits
 from deltawire.format.tensors import Tensor, TensorTable
+from deltawire.kernels.digest import digest_range
 from deltawire.reading.stream import Committed
 
 Indices = npt.NDArray[np.unsignedinteger]
@@ -29,6 +30,10 @@ class TensorBits(ABC):
     @abstractmethod
     def scatter(self, where: Indices | slice, bits: Bits) -> None:
         """Overwrite elements."""
+
+    def digest(self, start: int, stop: int, seed: int) -> int:
+        """Digest of consecutive elements of a tensor with this seed, computed where they are (DIG-2)."""
+        return int(digest_range(self.gather(slice(start, stop)), np.uint64(seed), np.uint64(start)))
 
 
 _RUN = 1 << 22

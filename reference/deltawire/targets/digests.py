@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from deltawire.format.tensors import Tensor
-from deltawire.kernels.digest import digest_range
 from deltawire.targets.base import Held, Target, TensorBits
 
 _RUN = 1 << 22
@@ -15,8 +12,7 @@ def state_digest_of(bits: TensorBits, tensor: Tensor) -> int:
     """One tensor's share of the state digest, a run of elements at a time (DIG-2)."""
     total = 0
     for start in range(0, tensor.elements, _RUN):
-        run = bits.gather(slice(start, min(start + _RUN, tensor.elements)))
-        total += int(digest_range(run, np.uint64(tensor.seed), np.uint64(start)))
+        total += bits.digest(start, min(start + _RUN, tensor.elements), tensor.seed)
     return total & ((1 << 64) - 1)
 
 

@@ -10,15 +10,24 @@ import torch
 from deltawire.errors import TargetMismatchError
 from deltawire.format.tensors import Tensor, TensorTable
 from deltawire.targets.arrays import NumpyBits, spooled
-from deltawire.targets.base import Held, InMemoryTarget, TensorBits, check_apart, exchange_in_memory
-from deltawire.torch_bits import DTYPE_NAMES, TorchBits, flat_bits, logical_shape, named_tensors, to_numpy
+from deltawire.targets.base import Change, Held, InMemoryTarget, TensorBits, check_apart, exchange_in_memory
+from deltawire.targets.torch_access import TorchBits, Write, scatter_all
+from deltawire.torch_bits import DTYPE_NAMES, flat_bits, logical_shape, named_tensors, to_numpy
 
 
 class TorchTarget(InMemoryTarget):
-    """Parameters and buffers, changed in place. A snapshot is spooled to a file and copied when it is verified."""
+    """Parameters and buffers, changed in place. A snapshot is spooled to a file and copied when it is verified.
 
-    def __init__(self, source: Any) -> None:
+    Nothing else may read or write the tensors while a step is applied; when that returns, it is done on every device.
+
+    Args:
+        source: a module or a mapping of tensors, on any devices.
+        as_device: treat tensors on the CPU as if they were on an accelerator.
+    """
+
+    def __init__(self, source: Any, *, as_device: bool = False) -> None:
         self._tensors = named_tensors(source)
+        self._as_device = as_device
         self._bits: dict[str, TensorBits] = {}
         self._next: dict[str, TensorBits] = {}
         self._spool: dict[str, NumpyBits] | None = None
@@ -34,7 +43,7 @@ class TorchTarget(InMemoryTarget):
         own = {tensor.name: self._own(tensor, aliases.get(tensor.name, [])) for tensor in selected}
         for device in {tensor.device for tensor in own.values()}:
             check_apart((t.data_ptr(), t.nbytes, name) for name, t in own.items() if t.device == device)
-        self._next = {name: _bits_of(tensor) for name, tensor in own.items()}
+        self._next = {name: self._bits_of(tensor) for name, tensor in own.items()}
         self._spool = spooled(selected)
 
     def end_snapshot(self, held: Held) -> None:
@@ -67,7 +76,23 @@ class TorchTarget(InMemoryTarget):
             raise TargetMismatchError(f"{names} are one tensor in the stream, but not in the target")
         return own
 
+    def _bits_of(self, tensor: torch.Tensor) -> TensorBits:
+        flat = flat_bits(tensor)
+        here = tensor.device.type == "cpu" and not self._as_device
+        return NumpyBits(to_numpy(flat)) if here else TorchBits(flat)
 
-def _bits_of(tensor: torch.Tensor) -> TensorBits:
-    flat = flat_bits(tensor)
-    return NumpyBits(to_numpy(flat)) if tensor.device.type == "cpu" else TorchBits(flat)
+    def _write(self, changes: Sequence[Change]) -> BaseException | None:
+        places = [(change, self.bits(change.tensor)) for change in changes]
+        here = [change for change, bits in places if not isinstance(bits, TorchBits)]
+        there = [(change, bits.flat) for change, bits in places if isinstance(bits, TorchBits)]
+        if failure := super()._write(here):
+            return failure
+        try:
+            scatter_all(Write(flat, change.where, change.new) for change, flat in there)
+        except BaseException as error:  # noqa: BLE001 - returned
+            # Of all of them: how far a device has come is not known, and old bits that are still there stay so.
+            scatter_all(Write(flat, change.where, change.old) for change, flat in there)
+            for change in here:
+                self.bits(change.tensor).scatter(change.where, change.old)
+            return error
+        return None
