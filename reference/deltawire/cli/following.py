@@ -35,7 +35,7 @@ EveryVersion = Annotated[
     bool, typer.Option("--every-version", help="Stop at each version on the way instead of going to the newest.")
 ]
 Interval = Annotated[
-    float, typer.Option("--interval", metavar="SECONDS", min=0, help="Time between looks at an unchanged stream.")
+    float, typer.Option("--interval", metavar="SECONDS", min=0, help="Most time between looks at an unchanged stream.")
 ]
 NextTimeout = Annotated[
     float | None,

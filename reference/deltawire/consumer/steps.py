@@ -3,23 +3,32 @@
 from __future__ import annotations
 
 import bisect
+import os
 import time
-from collections.abc import Callable, Sequence
+from collections import deque
+from collections.abc import Callable, Generator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import closing
 from dataclasses import dataclass
+from typing import TypeVar
 
 from deltawire.consumer.loading import check_room, load_snapshot
-from deltawire.consumer.staging import Totals, check_disjoint, check_totals, stage_row
+from deltawire.consumer.staging import Totals, add_totals, check_disjoint, check_totals, stage_row
 from deltawire.consumer.timings import Clock
 from deltawire.deadline import Deadline
 from deltawire.errors import StateMismatchError
-from deltawire.format.records import Delta, Snapshot
+from deltawire.format.records import Batch, Delta, Part, Snapshot
 from deltawire.format.tensors import Tensor, TensorTable
 from deltawire.parts.reader import read_batch
 from deltawire.reading.stream import Committed
 from deltawire.reading.transfer import RangeRequest, Transfer
 from deltawire.targets.base import Change, Held, Target, TensorBits
 
+T = TypeVar("T")
+
 _MASK = (1 << 64) - 1
+_DECODERS = min(4, os.cpu_count() or 1)
+"""Threads that decode the batches of a delta."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,22 +79,70 @@ def stage_delta(
         for batch in part.batches
         if every or _any_between(ordinals, batch.first_tensor, batch.last_tensor)
     ]
-    requests = (RangeRequest(part.key, batch.offset, batch.bytes) for part, batch in batches)
-    totals = Totals()
-    changes: list[Change] = []
-    started = time.perf_counter()
-    for (part, batch), data in zip(batches, transfer.ranges(requests, deadline=deadline), strict=True):
-        started = clock.add("fetch", started)
+
+    def stage(data: bytes, part: Part, batch: Batch) -> tuple[list[Change], Totals]:
+        totals = Totals()
+        changes = []
         for row in read_batch(data, part, batch, table, limits=transfer.limits):
             if row.tensor in wanted:
                 tensor = table.tensors[row.tensor]
                 changes.append(stage_row(row, tensor, bits_of(tensor), totals))
-        started = clock.add("decode", started)
+        return changes, totals
+
+    totals = Totals()
+    changes: list[Change] = []
+    with closing(_in_order(stage, batches, transfer, deadline, clock)) as found:
+        for staged, sums in found:
+            started = time.perf_counter()
+            changes += staged
+            add_totals(totals, sums, table)
+            clock.add("decode", started)
+    started = time.perf_counter()
     check_disjoint(changes)
     if every:
         check_totals(totals, delta)
     clock.add("decode", started)
     return Staged(changes, totals, sum(batch.bytes for _, batch in batches))
+
+
+def _in_order(
+    stage: Callable[[bytes, Part, Batch], T],
+    batches: Sequence[tuple[Part, Batch]],
+    transfer: Transfer,
+    deadline: Deadline,
+    clock: Clock,
+) -> Generator[T]:
+    """Fetch batches and stage them on a few threads, as kernels and decompression leave the interpreter free.
+
+    What is staged waits for its turn; only as many batches as there are threads are ahead of the one awaited.
+    """
+    requests = (RangeRequest(part.key, batch.offset, batch.bytes) for part, batch in batches)
+    pending: deque[Future[T]] = deque()
+    threads = min(_DECODERS, len(batches))
+    pool = ThreadPoolExecutor(threads, thread_name_prefix="deltawire-decode") if threads > 1 else None
+    try:
+        started = time.perf_counter()
+        for (part, batch), data in zip(batches, transfer.ranges(requests, deadline=deadline), strict=True):
+            started = clock.add("fetch", started)
+            if pool is None:
+                found = stage(data, part, batch)
+                started = clock.add("decode", started)
+                yield found
+                continue
+            pending.append(pool.submit(stage, data, part, batch))
+            if len(pending) > threads:
+                found = pending.popleft().result()
+                started = clock.add("decode", started)
+                yield found
+                started = time.perf_counter()
+        while pending:
+            found = pending.popleft().result()
+            started = clock.add("decode", started)
+            yield found
+            started = time.perf_counter()
+    finally:
+        if pool is not None:
+            pool.shutdown(wait=True, cancel_futures=True)  # nothing reads the target behind its owner's back
 
 
 def take_delta(
