@@ -26,7 +26,7 @@ def _find_room() -> None:
         njit(cache=True)(_nothing)
     except RuntimeError:
         with suppress(FileNotFoundError):  # no temporary folder either: numba says what it misses
-            config.CACHE_DIR = str(_own_folder())
+            config.CACHE_DIR = str(_own_folder())  # type: ignore[attr-defined]
 
 
 def _nothing() -> None:

@@ -78,7 +78,7 @@ class Publisher:
         holder: what others are told of who holds the stream; None says the host and the process.
         parts: sizes and compression of parts.
         shard_bytes: about how large a snapshot's files become.
-        workers: threads that encode, and as many that upload.
+        workers: threads that encode, and as many that upload, or four.
         limits: what to refuse when reading the stream back.
         timeout: seconds for opening.
 
@@ -130,7 +130,7 @@ class Publisher:
         )
         self._features = self._line.stream.writer_features
         self._encoding = EncodingPool(Encoder.of(self._features), workers=workers)
-        self._uploads = Uploads(self._store, workers=workers)
+        self._uploads = Uploads(self._store, workers=max(workers, 4))
         self._anchoring = Anchoring(
             self._store,
             self._line,
