@@ -14,6 +14,7 @@ from deltawire.errors import TargetMismatchError
 from deltawire.format.dtypes import Bits
 from deltawire.format.tensors import Tensor, TensorTable
 from deltawire.reading.stream import Committed
+from deltawire.targets.swapping import write_changes
 
 Indices = npt.NDArray[np.unsignedinteger]
 """Flat indices of stored elements: uint32 or uint64, unique."""
@@ -21,6 +22,9 @@ Indices = npt.NDArray[np.unsignedinteger]
 
 class TensorBits(ABC):
     """The stored elements of one tensor, flat, as bit patterns, wherever they are."""
+
+    concurrent: bool = False
+    """Whether threads other than the caller's may write to it, each to elements of its own."""
 
     @abstractmethod
     def gather(self, where: Indices | slice) -> Bits:
@@ -125,26 +129,10 @@ class InMemoryTarget(Target):
 
     def apply(self, changes: Sequence[Change], held: Held) -> None:
         before, self._held = self._held, None  # nothing complete is there for the moment
-        failure = self._write(changes)
+        failure = write_changes(changes, self.bits)
         self._held = before if failure else held
         if failure:
             raise failure
-
-    def _write(self, changes: Sequence[Change]) -> BaseException | None:
-        """Write changes; if writing stops half-way, whatever stopped it, undo them and return what it was. APL-4
-
-        What stops the undoing is raised: then the target is neither the old state nor the new one.
-        """
-        done = 0
-        try:
-            for change in changes:
-                done += 1
-                self.bits(change.tensor).scatter(change.where, change.new)
-        except BaseException as error:  # noqa: BLE001 - returned
-            for change in changes[:done]:
-                self.bits(change.tensor).scatter(change.where, change.old)
-            return error
-        return None
 
 
 def exchange_in_memory(states: Iterable[tuple[TensorBits, Bits]], *, keep: bool) -> BaseException | None:
