@@ -8,7 +8,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks import apply, building, catching_up, encode, memory, startup
+from benchmarks import apply, building, catching_up, encode, memory, pipeline, startup
 
 BENCHMARKS = {
     "encode": encode.run,
@@ -16,6 +16,7 @@ BENCHMARKS = {
     "building": building.run,
     "catching-up": catching_up.run,
     "memory": memory.run,
+    "pipeline": pipeline.run,
     "startup": startup.run,
 }
 
