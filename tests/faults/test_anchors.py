@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Iterator
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import numpy.typing as npt
@@ -31,7 +32,7 @@ from tests.faults.faulty_store import Call, Fault, FaultyStore
 from tests.faults.line import DTYPES, Reading, Version, assert_same, check_line, first_state, open_publisher, stepped
 
 EVERY_TWO = AnchorPolicy(every=2, outweigh=None)
-SIZES = (7, 1, 0, 64)
+SIZES = (7, 1, 0, 200)
 TABLE: TensorTable = build_table([(f"t{n}", "BF16", (size,)) for n, size in enumerate(SIZES)], limits=DEFAULT_LIMITS)
 
 
@@ -49,27 +50,37 @@ def advance(base: BaseState, ordinal: int, new: npt.NDArray[np.uint16]) -> None:
 
 @given(
     st.integers(0, 2**32),
-    st.lists(st.tuples(st.sampled_from(["advance", "read"]), st.integers(0, 3)), max_size=30),
+    st.lists(st.tuples(st.sampled_from(["advance", "read"]), st.integers(0, 3)), max_size=60),
 )
 def test_a_frozen_base_reads_as_it_was(seed: int, moves: list[tuple[str, int]]) -> None:
+    """Chunk by chunk, while it moves on between any two of them."""
+    with patch.object(base_module, "_CHUNK", 10):
+        check_frozen(seed, moves)
+
+
+def check_frozen(seed: int, moves: list[tuple[str, int]]) -> None:
     base, bits = new_base(seed)
     rng = np.random.default_rng(seed)
     freeze = base.freeze()
     assert freeze.digests == base.digests
-    readers: dict[int, Iterator[memoryview]] = {}
+    readers = [base.read_frozen(freeze, tensor) for tensor in TABLE.tensors]
+    read = [b""] * len(readers)
     for move, ordinal in moves:
         if move == "advance":
-            # Few values, so that elements change back and forth.
-            advance(base, ordinal, rng.integers(0, 4, SIZES[ordinal], dtype=np.uint16))
-        elif ordinal not in readers:
-            readers[ordinal] = base.read_frozen(freeze, TABLE.tensors[ordinal])
-            assert b"".join(readers[ordinal]) == bits[ordinal].tobytes()
+            # Few values, so that elements change back and forth; now and then too many to be kept one by one.
+            new = base.bits(TABLE.tensors[ordinal]).copy()
+            changing = rng.random(new.size) < rng.choice([0.02, 0.02, 0.02, 0.5])
+            new[changing] = rng.integers(0, 4, np.count_nonzero(changing), dtype=np.uint16)
+            advance(base, ordinal, new)
+        else:
+            read[ordinal] += next(readers[ordinal], b"")
     for tensor in TABLE.tensors:
-        if tensor.ordinal not in readers:
-            assert b"".join(base.read_frozen(freeze, tensor)) == bits[tensor.ordinal].tobytes()
+        read[tensor.ordinal] += b"".join(readers[tensor.ordinal])
+        assert read[tensor.ordinal] == bits[tensor.ordinal].tobytes()
         whole = int(digest_range(base.bits(tensor), np.uint64(tensor.seed), np.uint64(0)))
         assert base.digests[tensor.ordinal] == whole
     assert not freeze.undo
+    assert not freeze.copies
     base.release()
     advance(base, 0, bits[0] + np.uint16(9))
     assert not freeze.undo, "it keeps old bits for nobody"

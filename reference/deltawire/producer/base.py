@@ -13,6 +13,7 @@ from deltawire.format.dtypes import Bits
 from deltawire.format.tensors import Tensor, TensorTable
 from deltawire.kernels.access import put
 from deltawire.kernels.digest import digest_changes, digest_range
+from deltawire.kernels.merge import Ascending
 from deltawire.kernels.scan import Room, find_changes
 from deltawire.producer.encoding import BOX_ELEMENTS
 
@@ -32,19 +33,32 @@ class Freeze:
     """Each tensor's share of the state digest at that time."""
     waiting: set[int]
     """Ordinals not read yet."""
-    undo: dict[int, list[tuple[np.ndarray[tuple[int], np.dtype[np.uint64]], Bits]]] = field(default_factory=dict)
-    """Flat indices and old bits of what has changed since, by ordinal."""
+    undo: dict[int, list[tuple[Ascending, Bits]]] = field(default_factory=dict)
+    """Flat indices, ascending, and old bits of what has changed since, by ordinal."""
     copies: dict[int, Bits] = field(default_factory=dict)
     """Tensors as they were, by ordinal, in place of what would undo their changes."""
 
-    def restored(self, ordinal: int, now: Bits) -> Bits:
-        """A copy of a tensor as it was, from what it is now."""
-        copy = self.copies.pop(ordinal, None)
-        if copy is None:
-            copy = now.copy()
-            for indices, old in reversed(self.undo.pop(ordinal, [])):
-                copy[indices] = old
+    def restored(self, ordinal: int, now: Bits, start: int, stop: int) -> Bits:
+        """Elements of a tensor as they were, from the whole of it as it is now; not to be written to."""
+        kept = self.copies.get(ordinal)
+        if kept is not None:
+            return kept[start:stop]
+        copy = now[start:stop].copy()
+        for indices, old in reversed(self.undo.get(ordinal, [])):
+            first, last = np.searchsorted(indices, np.array([start, stop], indices.dtype))
+            copy[indices[first:last] - indices.dtype.type(start)] = old[first:last]
         return copy
+
+    def keep_whole(self, ordinal: int, now: Bits) -> None:
+        """Keep a copy of a tensor as it was, in place of what would undo its changes."""
+        self.copies[ordinal] = self.restored(ordinal, now, 0, now.size)
+        self.undo.pop(ordinal, None)
+
+    def end(self, ordinal: int) -> None:
+        """A tensor was read: nothing of it is needed any more."""
+        self.waiting.discard(ordinal)
+        self.undo.pop(ordinal, None)
+        self.copies.pop(ordinal, None)
 
     def undo_bytes(self, ordinal: int) -> int:
         """Memory that is kept to undo the changes of a tensor."""
@@ -97,7 +111,8 @@ class BaseState:
                     continue
                 first = np.uint64(start)
                 if kept and self._freeze is not None:
-                    indices = found.positions.astype(np.uint64) + first
+                    indices = found.positions.astype(_index_type(tensor))
+                    indices += indices.dtype.type(start)
                     self._freeze.undo.setdefault(tensor.ordinal, []).append((indices, found.old.copy()))
                 put(run, found.positions, found.new)
                 shares = digest_changes(found.old, found.new, found.positions, seed, first)
@@ -113,7 +128,7 @@ class BaseState:
         own = self._bits[ordinal]
         if freeze.undo_bytes(ordinal) < own.nbytes:
             return True
-        freeze.copies[ordinal] = freeze.restored(ordinal, own)
+        freeze.keep_whole(ordinal, own)
         return False
 
     def read(self, tensor: Tensor) -> Iterator[memoryview]:
@@ -127,16 +142,23 @@ class BaseState:
             return self._freeze
 
     def read_frozen(self, freeze: Freeze, tensor: Tensor) -> Iterator[memoryview]:
-        """Bytes of a tensor as it was at the freeze, in chunks; holds one copy of it meanwhile."""
+        """Bytes of a tensor as it was at the freeze, in chunks, of which it holds one."""
+        for start in range(0, tensor.elements, _CHUNK):
+            stop = min(start + _CHUNK, tensor.elements)
+            with self._lock:
+                chunk = freeze.restored(tensor.ordinal, self._bits[tensor.ordinal], start, stop)
+            yield chunk.view(np.uint8).data
         with self._lock:
-            copy = freeze.restored(tensor.ordinal, self._bits[tensor.ordinal])
-            freeze.waiting.discard(tensor.ordinal)
-        yield from _chunks(copy)
+            freeze.end(tensor.ordinal)
 
     def release(self) -> None:
         """End the freeze."""
         with self._lock:
             self._freeze = None
+
+
+def _index_type(tensor: Tensor) -> np.dtype[np.unsignedinteger]:
+    return np.dtype(np.uint32 if tensor.elements < 1 << 32 else np.uint64)
 
 
 def _chunks(bits: Bits) -> Iterator[memoryview]:
