@@ -65,16 +65,18 @@ def run() -> list[Figure]:
     state = {f"layer.{number:02}": weights(ELEMENTS // TENSORS, seed=number) for number in range(TENSORS)}
     with _server() as url:
         whole = _whole(url("whole"), state)
-        return list(_deltas(url("gap"), state, whole))
+        return [figure for codec in ("gap", "ranked") for figure in _deltas(codec, url(codec), state, whole)]
 
 
-def _deltas(url: str, state: dict[str, Bits16], whole: float) -> Iterator[Figure]:
+def _deltas(codec: str, url: str, state: dict[str, Bits16], whole: float) -> Iterator[Figure]:
     names = dict.fromkeys(state, "BF16")
     state = dict(state)
     found: list[dict[str, Any]] = []
     with (
         _process(_FOLLOW, url) as (_, lines),
-        deltawire.Publisher(url, anchors=deltawire.AnchorPolicy(every=None, outweigh=None)) as publisher,
+        deltawire.Publisher(
+            url, ranked=codec == "ranked", anchors=deltawire.AnchorPolicy(every=None, outweigh=None)
+        ) as publisher,
     ):
         for number in range(VERSIONS):
             started = time.monotonic()
@@ -96,14 +98,14 @@ def _deltas(url: str, state: dict[str, Bits16], whole: float) -> Iterator[Figure
         *(1e3 * best["timings"][f"{phase}_seconds"] for phase in ("resolve", "fetch", "decode", "apply"))
     )
     yield {
-        "figure": "publish to applied",
+        "figure": f"publish to applied, {codec}",
         "value": f"{whole / median:.1f} x faster",
         "note": f"than the whole checkpoint ({whole:.2f} s): {median * 1e3:.0f} ms, at best {best['seconds'] * 1e3:.0f}"
         f" ({ours}; {theirs}); {CHANGED:.0%} of {2 * ELEMENTS >> 20} MiB in {TENSORS} tensors changed,"
         f" {best['bytes'] / 1e6:.1f} MB through a local S3 server",
     }
     yield {
-        "figure": "pause",
+        "figure": f"pause, {codec}",
         "value": f"{pause:.1%} of that",
         "note": "the swap, during which the target must not be used",
     }
