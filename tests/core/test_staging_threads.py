@@ -1,4 +1,4 @@
-"""Batches of a delta are decoded on several threads: what comes out does not depend on it."""
+"""Rows of a delta are decoded on several threads: what comes out does not depend on it."""
 
 from __future__ import annotations
 
@@ -12,12 +12,14 @@ import pytest
 
 from deltawire import Follower, PartOptions, Publisher
 from deltawire.consumer import steps
-from deltawire.consumer.staging import Totals, add_totals
+from deltawire.consumer.staging import Totals, add_totals, stage_row
 from deltawire.errors import DigestMismatchError, MalformedRowError, WrongBaseError
-from deltawire.format.tensors import build_table
+from deltawire.format.tensors import Tensor, build_table
 from deltawire.limits import DEFAULT_LIMITS
-from deltawire.parts.reader import read_batch
+from deltawire.parts.rows import Row
 from deltawire.store.memory import MemoryStore
+from deltawire.targets.arrays import NumpyBits
+from deltawire.targets.base import Change, TensorBits
 
 TENSORS, ELEMENTS = 40, 2000
 State = dict[str, npt.NDArray[np.generic]]
@@ -30,40 +32,49 @@ def states() -> tuple[State, State]:
     return old, new
 
 
-@pytest.fixture
-def store() -> MemoryStore:
-    """A stream whose second version has a batch a tensor."""
+def published(batch_bytes: int) -> MemoryStore:
     store = MemoryStore(f"staging/{uuid.uuid4().hex}")
-    with Publisher(store, parts=PartOptions(batch_bytes=1)) as publisher:
+    with Publisher(store, parts=PartOptions(batch_bytes=batch_bytes)) as publisher:
         for state in states():
-            published = publisher.publish(state)
-    assert published.record.delta is not None
-    assert sum(len(part.batches) for part in published.record.delta.parts) == TENSORS
+            done = publisher.publish(state)
+    assert done.record.delta is not None
+    assert sum(len(part.batches) for part in done.record.delta.parts) == (TENSORS if batch_bytes == 1 else 1)
     return store
 
 
+@pytest.fixture
+def store() -> MemoryStore:
+    """A stream whose second version has a batch a tensor."""
+    return published(1)
+
+
 @pytest.fixture(autouse=True)
-def no_thread_is_left() -> Iterator[None]:
+def no_thread_is_left(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setattr(steps, "_GROUP", 3 * ELEMENTS)
     yield
     assert not [thread for thread in threading.enumerate() if thread.name.startswith("deltawire-decode")]
 
 
-@pytest.mark.parametrize("threads", [1, 3])
-def test_all_batches_are_applied(store: MemoryStore, monkeypatch: pytest.MonkeyPatch, threads: int) -> None:
-    monkeypatch.setattr(steps, "_DECODERS", threads)
+@pytest.mark.parametrize("concurrent", [False, True])
+@pytest.mark.parametrize("batch_bytes", [1, 1 << 22])
+def test_all_rows_are_applied(monkeypatch: pytest.MonkeyPatch, concurrent: bool, batch_bytes: int) -> None:
+    """By other threads only where the target allows that."""
+    store = published(batch_bytes)
+    monkeypatch.setattr(steps, "_DECODERS", 3)
     seen: set[str] = set()
 
-    def noting(*arguments: object, **options: object) -> object:
+    def noting(row: Row, tensor: Tensor, bits: TensorBits, totals: Totals) -> Change:
         seen.add(threading.current_thread().name)
-        return read_batch(*arguments, **options)  # type: ignore[arg-type]
+        return stage_row(row, tensor, bits, totals)
 
-    monkeypatch.setattr(steps, "read_batch", noting)
+    monkeypatch.setattr(steps, "stage_row", noting)
+    monkeypatch.setattr(NumpyBits, "concurrent", concurrent)
     with Follower(store) as follower:
         follower.poll(to=0)
         follower.poll()
         follower.verify()
         assert all(np.array_equal(follower.arrays[name], bits) for name, bits in states()[1].items())
-    assert all(name.startswith("deltawire-decode") for name in seen) == (threads > 1)
+    assert {name.startswith("deltawire-decode") for name in seen} == {concurrent}
 
 
 @pytest.mark.parametrize("wrong", [0, TENSORS // 2, TENSORS - 1])
