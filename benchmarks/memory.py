@@ -62,7 +62,7 @@ def run() -> list[Figure]:
         {
             "figure": "publisher's peak",
             "value": f"{publisher / model:.2f} x the model",
-            "note": f"its base and {(publisher - model) / MIB:.0f} MiB for parts, scans and one tensor of an anchor; "
+            "note": f"its base and {(publisher - model) / MIB:.0f} MiB for parts, scans and a chunk of an anchor; "
             f"a model of {model / MIB:.0f} MiB in 16 tensors; {idle[0] / MIB:.0f} MiB of interpreter not counted",
         },
         {

@@ -33,7 +33,7 @@ def test_old_bits_that_are_kept_do_not_grow_with_versions(place: Place) -> None:
         base.advance(tensor, source_tensor(new, place), before=shares[0], after=shares[1])
         kept.append(freeze.undo_bytes(0) + sum(copy.nbytes for copy in freeze.copies.values()))
     # The tensor once, and what the last version before it was copied had changed: an index and old bits an element.
-    assert max(kept) <= bits.nbytes + ELEMENTS // 20 * (8 + 2)
+    assert max(kept) <= bits.nbytes + ELEMENTS // 20 * (4 + 2)
     assert kept[-1] == bits.nbytes
     assert b"".join(base.read_frozen(freeze, tensor)) == bits.tobytes()
     assert not freeze.copies

@@ -27,7 +27,7 @@ from deltawire.format.records import ARROW_TYPE, Batch, Part
 from deltawire.format.strict_json import sha256
 from deltawire.format.tensors import TensorTable, build_table
 from deltawire.kernels.oracle import find_changes
-from deltawire.limits import DEFAULT_LIMITS, Limits
+from deltawire.limits import DEFAULT_LIMITS, MIB, Limits
 from deltawire.parts.reader import read_batch
 from deltawire.parts.rows import Row, part_schema
 from deltawire.parts.writer import PartOptions, PartWriter
@@ -347,3 +347,35 @@ def test_a_decompression_bomb_is_refused_before_it_is_opened() -> None:
     assert len(data) < 100_000
     with pytest.raises(LimitExceededError):
         read_batch(data, part, batch, table_of("BF16", size=32 << 20), limits=DEFAULT_LIMITS)
+
+
+def test_storing_begins_early_and_parts_grow() -> None:
+    """PRT-7: little is left to store when the last row is there, and parts are still few."""
+    rng = np.random.default_rng(0)
+    table = build_table([(f"t{n}", "U8", (1 << 18,)) for n in range(200)], limits=DEFAULT_LIMITS)
+    stored: list[tuple[int, int]] = []
+    options = PartOptions(batch_bytes=1, part_bytes=4 * MIB)
+    writer = PartWriter("part-{:05d}".format, lambda part, _: stored.append((part.bytes, added)), options=options)
+    added = 0
+    for added, tensor in enumerate(table.tensors, 1):  # noqa: B007 - the writer's callback notes it
+        stream = rng.integers(0, 256, tensor.elements, np.uint8)  # a quarter of a MiB, and it stays that
+        box = Box((0,), tensor.shape)
+        writer.add(
+            Row(
+                tensor=tensor.ordinal,
+                box=box,
+                codec="dense",
+                changed=box.elements,
+                digest_before=0,
+                digest_after=0,
+                streams={"value_0": stream},
+            )
+        )
+    parts = writer.finish()
+    sizes = [size for size, _ in stored]
+    row = MIB // 2
+    assert stored[0][1] < 8, "the first part waits for no more than a MiB"
+    assert sizes[-1] <= max(MIB, sum(sizes) // 4) + row
+    assert max(sizes) <= options.part_bytes + row
+    assert len(parts) == len(sizes) < 30
+    assert min(sizes[:-1]) >= MIB

@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Iterator
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import numpy.typing as npt
@@ -21,6 +22,7 @@ from deltawire.inspecting.verification import verify_stream
 from deltawire.kernels import scan
 from deltawire.kernels.digest import digest_range
 from deltawire.limits import DEFAULT_LIMITS, MIB
+from deltawire.producer import base as base_module
 from deltawire.producer import comparing
 from deltawire.producer.anchors import AnchorPolicy
 from deltawire.producer.base import BaseState
@@ -33,7 +35,7 @@ from tests.faults.faulty_store import Call, Fault, FaultyStore
 from tests.faults.line import DTYPES, Reading, Version, assert_same, check_line, first_state, open_publisher, stepped
 
 EVERY_TWO = AnchorPolicy(every=2, outweigh=None)
-SIZES = (7, 1, 0, 64)
+SIZES = (7, 1, 0, 200)
 TABLE: TensorTable = build_table([(f"t{n}", "BF16", (size,)) for n, size in enumerate(SIZES)], limits=DEFAULT_LIMITS)
 
 
@@ -52,28 +54,37 @@ def advance(base: BaseState, ordinal: int, new: npt.NDArray[np.uint16], place: P
 @given(
     st.integers(0, 2**32),
     st.sampled_from(PLACES),
-    st.lists(st.tuples(st.sampled_from(["read", *PLACES]), st.integers(0, 3)), max_size=30),
+    st.lists(st.tuples(st.sampled_from(["read", *PLACES]), st.integers(0, 3)), max_size=60),
 )
 def test_a_frozen_base_reads_as_it_was(seed: int, first: Place, moves: list[tuple[Any, int]]) -> None:
-    """Wherever it is, and wherever it moves because the next state is elsewhere."""
+    """Chunk by chunk, while it moves on between any two of them; wherever it is, and wherever it moves."""
+    with patch.object(base_module, "CHUNK", 10):
+        check_frozen(seed, first, moves)
+
+
+def check_frozen(seed: int, first: Place, moves: list[tuple[Any, int]]) -> None:
     base, bits = new_base(seed, first)
     rng = np.random.default_rng(seed)
     freeze = base.freeze()
     assert freeze.digests == base.digests
-    readers: dict[int, Iterator[memoryview]] = {}
+    readers = [base.read_frozen(freeze, tensor) for tensor in TABLE.tensors]
+    read = [b""] * len(readers)
     for move, ordinal in moves:
         if move != "read":
-            # Few values, so that elements change back and forth.
-            advance(base, ordinal, rng.integers(0, 4, SIZES[ordinal], dtype=np.uint16), move)
-        elif ordinal not in readers:
-            readers[ordinal] = base.read_frozen(freeze, TABLE.tensors[ordinal])
-            assert b"".join(readers[ordinal]) == bits[ordinal].tobytes()
+            # Few values, so that elements change back and forth; now and then too many to be kept one by one.
+            new = bits_in(base, TABLE.tensors[ordinal]).astype(np.uint16)
+            changing = rng.random(new.size) < rng.choice([0.02, 0.02, 0.02, 0.5])
+            new[changing] = rng.integers(0, 4, np.count_nonzero(changing), dtype=np.uint16)
+            advance(base, ordinal, new, move)
+        else:
+            read[ordinal] += next(readers[ordinal], b"")
     for tensor in TABLE.tensors:
-        if tensor.ordinal not in readers:
-            assert b"".join(base.read_frozen(freeze, tensor)) == bits[tensor.ordinal].tobytes()
+        read[tensor.ordinal] += b"".join(readers[tensor.ordinal])
+        assert read[tensor.ordinal] == bits[tensor.ordinal].tobytes()
         whole = int(digest_range(bits_in(base, tensor), np.uint64(tensor.seed), np.uint64(0)))
         assert base.digests[tensor.ordinal] == whole
     assert not freeze.undo
+    assert not freeze.copies
     base.release()
     advance(base, 0, bits[0] + np.uint16(9))
     assert not freeze.undo, "it keeps old bits for nobody"

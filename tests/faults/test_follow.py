@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from deltawire.consumer import follower as follower_module
 from deltawire.consumer.follower import Follower
 from deltawire.errors import (
     BrokenChainError,
@@ -76,6 +77,34 @@ def test_polls_and_late_joiners(written: MemoryStore) -> None:
         assert update is not None
         assert update.steps == ("anchor", "delta")
         assert_same(follower.arrays, VERSIONS[4].state)
+
+
+def test_looks_are_close_soon_after_an_update_and_never_further_apart_than_the_interval(
+    written: MemoryStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = [0.0]
+    pauses: list[float] = []
+
+    class Clock:
+        monotonic = staticmethod(lambda: clock[0])
+        perf_counter = staticmethod(time.perf_counter)
+
+        @staticmethod
+        def sleep(seconds: float) -> None:
+            pauses.append(seconds)
+            clock[0] += seconds
+            if clock[0] > 60:
+                raise InterruptedError
+
+    with Follower(written) as follower:
+        follower.poll()
+        monkeypatch.setattr(follower_module, "time", Clock)
+        with pytest.raises(InterruptedError):
+            next(follower.follow(interval=0.8))
+    assert pauses[0] == pytest.approx(0.1)
+    assert pauses == sorted(pauses)
+    assert pauses[-1] == 0.8
+    assert 60 / 0.8 < len(pauses) < 2 * 60 / 0.8
 
 
 def test_what_is_closed_says_so(written: MemoryStore) -> None:

@@ -21,6 +21,7 @@ from deltawire.limits import MIB
 from deltawire.producer.anchors import AnchorPolicy
 from deltawire.producer.publisher import Publisher
 from deltawire.store.memory import MemoryStore
+from deltawire.targets import swapping
 from deltawire.targets.arrays import NumpyBits
 from tests.faults.conftest import forget, new_memory
 from tests.faults.line import (
@@ -154,11 +155,17 @@ def bits_in(follower: Follower, target: State | Model | None) -> dict[str, bytes
 
 
 @pytest.mark.parametrize("kind", ["arrays", "torch", "own"])
-@pytest.mark.parametrize(("start", "goal"), [(3, 4), (0, 4)], ids=["delta", "snapshot"])
+@pytest.mark.parametrize(
+    ("start", "goal", "threads"),
+    [(3, 4, 1), (3, 4, 3), (0, 4, 1)],
+    ids=["delta", "delta by several threads", "snapshot"],
+)
 def test_a_write_into_memory_that_stops_half_way_is_undone(
-    memory: MemoryStore, monkeypatch: pytest.MonkeyPatch, kind: str, start: int, goal: int
+    memory: MemoryStore, monkeypatch: pytest.MonkeyPatch, kind: str, start: int, goal: int, threads: int
 ) -> None:
     """Whatever stops it; and the follower goes on afterwards."""
+    monkeypatch.setattr(swapping, "_THREADS", threads)
+    monkeypatch.setattr(swapping, "_WORTH", 1)
     Trainer(memory, VERSIONS[:5]).run()
     if start == 0:  # let nothing but a snapshot lead there
         with open_publisher(memory, anchors=AnchorPolicy(every=1, outweigh=None)) as publisher:

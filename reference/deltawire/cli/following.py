@@ -35,7 +35,7 @@ EveryVersion = Annotated[
     bool, typer.Option("--every-version", help="Stop at each version on the way instead of going to the newest.")
 ]
 Interval = Annotated[
-    float, typer.Option("--interval", metavar="SECONDS", min=0, help="Time between looks at an unchanged stream.")
+    float, typer.Option("--interval", metavar="SECONDS", min=0, help="Most time between looks at an unchanged stream.")
 ]
 NextTimeout = Annotated[
     float | None,
@@ -82,10 +82,10 @@ def follow(  # noqa: PLR0913, PLR0917 - typer makes options of these
         raise InvalidArgumentError(
             "--once goes to the newest version; it cannot be combined with --until or --every-version"
         )
-    with open_reader(url, trust) as reader:
+    store = MeteredStore(open_store(url))  # one for all: a bucket's client takes a while to make
+    with open_reader(store, trust) as reader:
         reader.stream(Deadline.after(timeout))  # a wrong URL should not leave a directory behind
     show = _show_json if as_json else _table()
-    store = MeteredStore(open_store(url))
     with Follower(store, directory, tensors=tensors, trust=trust, pin=not no_pin) as follower:
         if once:
             updates = _once(follower, timeout)

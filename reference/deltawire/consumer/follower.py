@@ -41,6 +41,9 @@ from deltawire.targets.opening import TargetLike, as_target
 if TYPE_CHECKING:
     from deltawire.ed25519 import PublicKeyLike
 
+_LATE = 1 / 20
+"""How much of the time since the last update may pass between two looks for the next."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Update:
@@ -207,7 +210,9 @@ class Follower:
         Args:
             until: stop at this version, and never go past it.
             every_version: stop at each version that is still there instead of going straight to the newest.
-            interval: seconds between looks at the store while there is nothing new.
+            interval: most seconds between looks at the store while there is nothing new. Soon after an update looks
+                are closer, down to an eighth of it, so that a version is noticed late by no more than a small part of
+                the time that it took to make.
             timeout: seconds to wait for the next update.
 
         Raises:
@@ -215,10 +220,12 @@ class Follower:
         """
         while until is None or self.version is None or self.version < until:
             deadline = Deadline.after(timeout)
+            waiting = time.monotonic()
             update = self._next(deadline, until, every_version=every_version)
             while update is None:
                 left = deadline.remaining()
-                time.sleep(interval if left is None else min(interval, left))
+                pause = min(interval, max(interval / 8, (time.monotonic() - waiting) * _LATE))
+                time.sleep(pause if left is None else min(pause, left))
                 update = self._next(deadline, until, every_version=every_version)
             yield update
 

@@ -14,7 +14,7 @@ from deltawire.errors import MalformedRowError, StateMismatchError, WrongBaseErr
 from deltawire.format.boxes import Box, flat_indices, flat_range
 from deltawire.format.dtypes import Bits
 from deltawire.format.records import Delta
-from deltawire.format.tensors import Tensor
+from deltawire.format.tensors import Tensor, TensorTable
 from deltawire.kernels.digest import digest_at, digest_range
 from deltawire.parts.rows import Row
 from deltawire.targets.base import Change, Indices, TensorBits
@@ -84,13 +84,30 @@ def stage_row(row: Row, tensor: Tensor, bits: TensorBits, totals: Totals) -> Cha
         raise StateMismatchError(f"the new bits of {tensor.name[:80]!r} are not those that the producer wrote")
     if int(np.count_nonzero(old != patch.bits)) != row.changed:
         raise MalformedRowError(f"a row of {tensor.name[:80]!r} does not change the elements it counts")  # ROW-2
-    covered = totals.covered[tensor.ordinal] = totals.covered.get(tensor.ordinal, 0) + patch.bits.size
-    if covered > tensor.elements:  # at once, because what is staged is held in memory. ROW-4
-        raise MalformedRowError(f"rows cover more elements of {tensor.name[:80]!r} than it has")
+    _cover(totals, tensor, patch.bits.size)  # at once, because what is staged is held in memory. ROW-4
     totals.changed += row.changed
     totals.before = (totals.before + row.digest_before) & _MASK
     totals.after = (totals.after + row.digest_after) & _MASK
     return Change(tensor, where, patch.bits, old)
+
+
+def add_totals(totals: Totals, further: Totals, table: TensorTable) -> None:
+    """Add what other rows of the same delta add up to.
+
+    Raises:
+        MalformedRowError: together they cover more than a whole tensor. ROW-4
+    """
+    for ordinal, elements in further.covered.items():
+        _cover(totals, table.tensors[ordinal], elements)
+    totals.changed += further.changed
+    totals.before = (totals.before + further.before) & _MASK
+    totals.after = (totals.after + further.after) & _MASK
+
+
+def _cover(totals: Totals, tensor: Tensor, elements: int) -> None:
+    covered = totals.covered[tensor.ordinal] = totals.covered.get(tensor.ordinal, 0) + elements
+    if covered > tensor.elements:
+        raise MalformedRowError(f"rows cover more elements of {tensor.name[:80]!r} than it has")
 
 
 def check_totals(totals: Totals, delta: Delta) -> None:

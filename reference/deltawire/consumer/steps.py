@@ -3,24 +3,36 @@
 from __future__ import annotations
 
 import bisect
+import os
 import time
-from collections.abc import Callable, Sequence
+from collections import deque
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import closing
 from dataclasses import dataclass
+from typing import TypeVar
 
 from deltawire.consumer.loading import check_room, load_snapshot
-from deltawire.consumer.staging import Totals, check_disjoint, check_totals, stage_row
+from deltawire.consumer.staging import Totals, add_totals, check_disjoint, check_totals, stage_row
 from deltawire.consumer.timings import Clock
 from deltawire.deadline import Deadline
 from deltawire.errors import MalformedRowError, StateMismatchError, WrongBaseError
 from deltawire.format.records import Delta, Snapshot
 from deltawire.format.tensors import Tensor, TensorTable
 from deltawire.parts.reader import read_batch
+from deltawire.parts.rows import Row
 from deltawire.reading.stream import Committed
 from deltawire.reading.transfer import RangeRequest, Transfer
 from deltawire.targets.base import Change, Held, Target, TensorBits
 from deltawire.targets.digests import digest_held
 
+T = TypeVar("T")
+
 _MASK = (1 << 64) - 1
+_DECODERS = min(8, os.cpu_count() or 1)
+"""Threads that decode the rows of a delta."""
+_GROUP = 1 << 22
+"""Elements of the boxes that one of them decodes at a time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,22 +83,100 @@ def stage_delta(
         for batch in part.batches
         if every or _any_between(ordinals, batch.first_tensor, batch.last_tensor)
     ]
-    requests = (RangeRequest(part.key, batch.offset, batch.bytes) for part, batch in batches)
+
+    def stage(rows: Sequence[Row]) -> tuple[list[Change], Totals]:
+        totals = Totals()
+        tensors = [table.tensors[row.tensor] for row in rows]
+        return [
+            stage_row(row, tensor, bits_of(tensor), totals) for row, tensor in zip(rows, tensors, strict=True)
+        ], totals
+
+    def groups() -> Iterator[list[Row]]:
+        requests = (RangeRequest(part.key, batch.offset, batch.bytes) for part, batch in batches)
+        started = time.perf_counter()
+        for (part, batch), data in zip(batches, transfer.ranges(requests, deadline=deadline), strict=True):
+            started = clock.add("fetch", started)
+            rows = read_batch(data, part, batch, table, limits=transfer.limits)
+            started = clock.add("decode", started)
+            yield from _grouped(row for row in rows if row.tensor in wanted)
+            started = time.perf_counter()
+
+    def concurrent(rows: Sequence[Row]) -> bool:
+        return all(bits_of(table.tensors[row.tensor]).concurrent for row in rows)
+
     totals = Totals()
     changes: list[Change] = []
+    with closing(_in_order(stage, groups(), concurrent, clock)) as found:
+        for staged, sums in found:
+            started = time.perf_counter()
+            changes += staged
+            add_totals(totals, sums, table)
+            clock.add("decode", started)
     started = time.perf_counter()
-    for (part, batch), data in zip(batches, transfer.ranges(requests, deadline=deadline), strict=True):
-        started = clock.add("fetch", started)
-        for row in read_batch(data, part, batch, table, limits=transfer.limits):
-            if row.tensor in wanted:
-                tensor = table.tensors[row.tensor]
-                changes.append(stage_row(row, tensor, bits_of(tensor), totals))
-        started = clock.add("decode", started)
     check_disjoint(changes)
     if every:
         check_totals(totals, delta)
     clock.add("decode", started)
     return Staged(changes, totals, sum(batch.bytes for _, batch in batches))
+
+
+def _grouped(rows: Iterable[Row]) -> Iterator[list[Row]]:
+    """Rows in groups that are worth a thread's while."""
+    group: list[Row] = []
+    elements = 0
+    for row in rows:
+        group.append(row)
+        elements += row.box.elements
+        if elements >= _GROUP:
+            yield group
+            group, elements = [], 0
+    if group:
+        yield group
+
+
+def _in_order(
+    stage: Callable[[list[Row]], T],
+    groups: Iterator[list[Row]],
+    concurrent: Callable[[list[Row]], bool],
+    clock: Clock,
+) -> Generator[T]:
+    """Stage groups of rows on a few threads, as kernels leave the interpreter free, while the next batch is fetched.
+
+    What is staged waits for its turn; only as many groups as there are threads are ahead of the one awaited.
+
+    Args:
+        stage: does it.
+        groups: are fetched as they are asked for.
+        concurrent: whether a group may be staged by another thread than the caller's.
+        clock: counts the time.
+    """
+    pending: deque[Future[T]] = deque()
+
+    def next_staged() -> T:
+        started = time.perf_counter()
+        found = pending.popleft().result()
+        clock.add("decode", started)
+        return found
+
+    with ThreadPoolExecutor(_DECODERS, thread_name_prefix="deltawire-decode") as pool:
+        try:
+            for group in groups:
+                if concurrent(group):
+                    pending.append(pool.submit(stage, group))
+                    if len(pending) > _DECODERS:
+                        yield next_staged()
+                    continue
+                while pending:
+                    yield next_staged()
+                started = time.perf_counter()
+                found = stage(group)
+                clock.add("decode", started)
+                yield found
+            while pending:
+                yield next_staged()
+        finally:  # and leaving the pool waits: nothing reads the target behind its owner's back
+            for future in pending:
+                future.cancel()
 
 
 def take_delta(

@@ -14,6 +14,9 @@ from deltawire.limits import MIB
 from deltawire.parts.message import decoded_bytes
 from deltawire.parts.rows import Row, part_schema
 
+_EARLY = 4
+"""A part is closed at this fraction of all before it, from a MiB on: the first is stored while the next ones are made,
+and when the last row is there, little is left to store."""
 MAGIC_BYTES = 8
 """An Arrow file begins with ``ARROW1`` and two zero bytes; the schema message follows."""
 
@@ -25,7 +28,7 @@ class PartOptions:
     batch_bytes: int = 4 * MIB
     """A batch is closed when its streams reach this size before compression."""
     part_bytes: int = 64 * MIB
-    """A part is closed when it reaches this size."""
+    """A part is closed when it reaches this size, or sooner while little was written: see ``_EARLY``."""
     level: int = 3
     """zstd level."""
 
@@ -66,6 +69,7 @@ class PartWriter:
         self._rows: list[Row] = []
         self._row_bytes = 0
         self._open: _Open | None = None
+        self._written = 0
         self.parts: list[Part] = []
         """Descriptors of the parts handed over so far."""
 
@@ -97,7 +101,8 @@ class PartWriter:
             current = self._open = self._start(names)
         _write_batch(current, self._rows)
         self._rows, self._row_bytes = [], 0
-        if current.sink.tell() >= self._options.part_bytes:
+        early = max(MIB, self._written // _EARLY)
+        if current.sink.tell() >= min(early, self._options.part_bytes):
             self._flush_part(current)
 
     def _start(self, streams: tuple[str, ...]) -> _Open:
@@ -119,6 +124,7 @@ class PartWriter:
         )
         self._open = None
         self.parts.append(part)
+        self._written += part.bytes
         self._store(part, data)
 
 

@@ -11,6 +11,7 @@ import numpy as np
 from deltawire.errors import SourceChangedError
 from deltawire.format.dtypes import Bits
 from deltawire.format.tensors import Tensor, TensorTable
+from deltawire.kernels.merge import Ascending
 from deltawire.producer.comparing import CHUNK, HeldTensor, KeepOld, SourceTensor, TensorPair
 from deltawire.producer.encoding import BOX_ELEMENTS
 
@@ -29,19 +30,36 @@ class Freeze:
     """Each tensor's share of the state digest at that time."""
     waiting: set[int]
     """Ordinals not read yet."""
-    undo: dict[int, list[tuple[np.ndarray[tuple[int], np.dtype[np.uint64]], Bits]]] = field(default_factory=dict)
-    """Flat indices and old bits of what has changed since, by ordinal."""
+    undo: dict[int, list[tuple[Ascending, Bits]]] = field(default_factory=dict)
+    """Flat indices, ascending, and old bits of what has changed since, by ordinal."""
     copies: dict[int, Bits] = field(default_factory=dict)
     """Tensors as they were, by ordinal, in place of what would undo their changes."""
 
-    def restored(self, ordinal: int, now: HeldTensor) -> Bits:
-        """A copy of a tensor as it was, from what it is now; on the CPU, wherever the base is."""
-        copy = self.copies.pop(ordinal, None)
-        if copy is None:
-            copy = now.copy()
-            for indices, old in reversed(self.undo.pop(ordinal, [])):
-                copy[indices] = old
+    def restored(self, ordinal: int, now: HeldTensor, start: int, stop: int) -> Bits:
+        """Elements of a tensor as they were, from what it is now, wherever that is; not to be written to."""
+        kept = self.copies.get(ordinal)
+        if kept is not None:
+            return kept[start:stop]
+        copy = np.array(now.read(start, stop))
+        for indices, old in reversed(self.undo.get(ordinal, [])):
+            first, last = np.searchsorted(indices, np.array([start, stop], indices.dtype))
+            copy[indices[first:last] - indices.dtype.type(start)] = old[first:last]
         return copy
+
+    def keep_whole(self, ordinal: int, now: HeldTensor) -> None:
+        """Keep a copy of a tensor as it was, in place of what would undo its changes."""
+        copy = np.empty(now.elements, now.storage)
+        for start in range(0, now.elements, CHUNK):
+            stop = min(start + CHUNK, now.elements)
+            copy[start:stop] = self.restored(ordinal, now, start, stop)
+        self.copies[ordinal] = copy
+        self.undo.pop(ordinal, None)
+
+    def end(self, ordinal: int) -> None:
+        """A tensor was read: nothing of it is needed any more."""
+        self.waiting.discard(ordinal)
+        self.undo.pop(ordinal, None)
+        self.copies.pop(ordinal, None)
 
     def undo_bytes(self, ordinal: int) -> int:
         """Memory that is kept to undo the changes of a tensor."""
@@ -98,7 +116,7 @@ class BaseState:
         if freeze.undo_bytes(ordinal) < own.nbytes:
             notes = freeze.undo.setdefault(ordinal, [])
             return lambda indices, old: notes.append((indices, old))
-        freeze.copies[ordinal] = freeze.restored(ordinal, own)
+        freeze.keep_whole(ordinal, own)
         return None
 
     def read(self, tensor: Tensor) -> Iterator[memoryview]:
@@ -114,12 +132,14 @@ class BaseState:
             return self._freeze
 
     def read_frozen(self, freeze: Freeze, tensor: Tensor) -> Iterator[memoryview]:
-        """Bytes of a tensor as it was at the freeze, in chunks; holds one copy of it meanwhile."""
+        """Bytes of a tensor as it was at the freeze, in chunks, of which it holds one."""
+        for start in range(0, tensor.elements, CHUNK):
+            stop = min(start + CHUNK, tensor.elements)
+            with self._lock:
+                chunk = freeze.restored(tensor.ordinal, self._held[tensor.ordinal], start, stop)
+            yield _bytes(chunk)
         with self._lock:
-            copy = freeze.restored(tensor.ordinal, self._held[tensor.ordinal])
-            freeze.waiting.discard(tensor.ordinal)
-        for start in range(0, copy.size, CHUNK):
-            yield _bytes(copy[start : start + CHUNK])
+            freeze.end(tensor.ordinal)
 
     def release(self) -> None:
         """End the freeze."""

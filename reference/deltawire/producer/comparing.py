@@ -13,13 +13,20 @@ from deltawire.format.dtypes import Bits
 from deltawire.format.tensors import Tensor
 from deltawire.kernels.access import put
 from deltawire.kernels.digest import digest_changes, digest_range
+from deltawire.kernels.merge import Ascending
 from deltawire.kernels.scan import Room, find_changes
 
 CHUNK = 1 << 22
 """Elements that are copied at once between a device and the CPU."""
 
-KeepOld = Callable[[npt.NDArray[np.uint64], Bits], None]
+KeepOld = Callable[[Ascending, Bits], None]
 """Takes flat indices and the old bits there, both its own."""
+
+
+def flat_indices_of(positions: npt.NDArray[np.uint32], start: int, elements: int) -> Ascending:
+    """Flat indices, in as few bits as a tensor of so many elements needs, of positions that count from ``start``."""
+    kind = np.dtype(np.uint32 if elements < 1 << 32 else np.uint64)
+    return positions.astype(kind) + kind.type(start)
 
 
 class HeldTensor(ABC):
@@ -150,7 +157,7 @@ class ArrayPair(TensorPair):
                 continue
             first = np.uint64(start)
             if keep is not None:
-                keep(found.positions.astype(np.uint64) + first, found.old.copy())
+                keep(flat_indices_of(found.positions, start, tensor.elements), found.old.copy())
             put(before, found.positions, found.new)
             was, became = digest_changes(found.old, found.new, found.positions, seed, first)
             moved += int(became) - int(was)

@@ -79,7 +79,7 @@ class Publisher:
         holder: what others are told of who holds the stream; None says the host and the process.
         parts: sizes and compression of parts.
         shard_bytes: about how large a snapshot's files become.
-        workers: threads that encode, and as many that upload.
+        workers: threads that encode, and as many that upload, or four.
         device_base: hold the copy of tensors that are on an accelerator there too: they are compared there, and little
             but what changed is copied out. It takes as much memory of the device as they do. Otherwise it is held on
             the CPU, and every tensor is copied over at each publish, in bounded chunks.
@@ -136,7 +136,7 @@ class Publisher:
         )
         self._features = self._line.stream.writer_features
         self._encoding = EncodingPool(Encoder.of(self._features), workers=workers)
-        self._uploads = Uploads(self._store, workers=workers)
+        self._uploads = Uploads(self._store, workers=max(workers, 4))
         self._anchoring = Anchoring(
             self._store,
             self._line,

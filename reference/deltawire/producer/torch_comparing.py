@@ -17,7 +17,7 @@ from deltawire.errors import InvalidStateError
 from deltawire.format.dtypes import Bits
 from deltawire.format.tensors import Tensor
 from deltawire.kernels.scan import Changes, Room, find_changes
-from deltawire.producer.comparing import CHUNK, HeldTensor, KeepOld, SourceTensor, TensorPair
+from deltawire.producer.comparing import CHUNK, HeldTensor, KeepOld, SourceTensor, TensorPair, flat_indices_of
 from deltawire.torch_bits import copy_run, fetch, fetch_together, from_numpy, settle, strided_bits
 from deltawire.torch_digest import digest_flat, digest_moved, digest_range
 
@@ -125,7 +125,7 @@ class TorchPair(TensorPair):
                     continue
                 if keep is not None:
                     positions, old = fetch_together(where.to(torch.int32), before[where])
-                    keep(positions.astype(np.uint64) + np.uint64(start), old.copy())
+                    keep(flat_indices_of(positions, start, tensor.elements), old.copy())
                 if where.numel() < _FEW * before.numel():
                     moved += digest_moved(before[where], after[where], where, tensor.seed, start)
                 else:

@@ -15,19 +15,21 @@ import pyarrow as pa
 from deltawire.deadline import Deadline
 from deltawire.errors import DeadlineExceededError, OutcomeUnknownError
 from deltawire.format.records import Part
+from deltawire.limits import MIB
 from deltawire.store.base import Store
 
 T = TypeVar("T")
 
 
 class Uploads:
-    """Puts parts in the background, a few at a time, so that memory stays bounded."""
+    """Puts parts in the background, a few at a time and bounded in size, so that memory is too."""
 
-    def __init__(self, store: Store, *, workers: int) -> None:
+    def __init__(self, store: Store, *, workers: int, in_flight_bytes: int = 128 * MIB) -> None:
         self._store = store
         self._pool = ThreadPoolExecutor(workers, thread_name_prefix="deltawire-upload")
         self._workers = workers
-        self._pending: deque[Future[object]] = deque()
+        self._in_flight_bytes = in_flight_bytes
+        self._pending: deque[tuple[Future[object], int]] = deque()
         self._running: set[Future[Any]] = set()
         self.waited = 0.0
         """Seconds the caller has waited for the store."""
@@ -38,11 +40,13 @@ class Uploads:
         wait_for(list(self._running), timeout)
 
     def put_part(self, part: Part, data: pa.Buffer, deadline: Deadline) -> None:
-        """Begin to store a part; waits while as many as there are workers are under way."""
-        while len(self._pending) >= self._workers:
-            self._wait(self._pending.popleft(), deadline)
+        """Begin to store a part; waits while too many, or too many bytes of others, are under way."""
+        while self._pending and (
+            len(self._pending) >= self._workers or self._bytes() + part.bytes > self._in_flight_bytes
+        ):
+            self._wait(self._pending.popleft()[0], deadline)
         chunks = [memoryview(data).cast("B")]
-        self._pending.append(self._submit(lambda: self._store.put_stream(part.key, chunks)))
+        self._pending.append((self._submit(lambda: self._store.put_stream(part.key, chunks)), part.bytes))
 
     def run(self, work: Callable[[], T], deadline: Deadline) -> T:
         """Do one piece of work on the store, but wait for it no longer than the deadline allows.
@@ -70,12 +74,15 @@ class Uploads:
     def finish(self, deadline: Deadline) -> None:
         """Wait until everything is stored."""
         while self._pending:
-            self._wait(self._pending.popleft(), deadline)
+            self._wait(self._pending.popleft()[0], deadline)
 
     def abandon(self) -> None:
         """Forget what is under way after a failure; what it stores is referenced by nothing."""
         while self._pending:
-            self._pending.popleft().cancel()
+            self._pending.popleft()[0].cancel()
+
+    def _bytes(self) -> int:
+        return sum(size for future, size in self._pending if not future.done())
 
     def _submit(self, work: Callable[[], T]) -> Future[T]:
         future = self._pool.submit(work)

@@ -12,6 +12,7 @@ from deltawire.deadline import Deadline
 from deltawire.errors import (
     BrokenChainError,
     DeltawireError,
+    LimitExceededError,
     ObjectNotFoundError,
     StreamNotFoundError,
     VersionNotFoundError,
@@ -58,6 +59,7 @@ class StreamReader:
         self._recognised: str | None = None
         self._stream: StreamRecord | None = None
         self._tables: OrderedDict[Descriptor, TensorTable] = OrderedDict()
+        self._found: tuple[int, bytes] | None = None  # a version's record that was looked for, until it is read
 
     def stream(self, deadline: Deadline) -> StreamRecord:
         """The stream's own record, read once.
@@ -193,8 +195,14 @@ class StreamReader:
         return max(self.numbers(keys.VERSIONS, deadline), default=-1)
 
     def _forward(self, start: int, deadline: Deadline) -> int:
-        """The last version after ``start``, which may be old: steps double, then halve, as versions have no holes."""
-        newest, step = start, 1
+        """The last version after ``start``, which may be old: steps double, then halve, as versions have no holes.
+
+        The first step is the one that a reader waits for: it brings the record, which is needed next, and the second
+        is no longer than that, so that a reader that is one version behind looks twice.
+        """
+        if not self._finds(start + 1, deadline):
+            return start
+        newest, step = start + 1, 1
         while self._exists(newest + step, deadline):
             newest += step
             step *= 2
@@ -231,8 +239,12 @@ class StreamReader:
     def _load(self, number: int, stream: StreamRecord) -> Committed:
         # Runs in the pool, so it must not wait for the pool.
         key = keys.version_key(number)
+        found = self._found
         try:
-            data = self.transfer.store.get(key, max_bytes=self.transfer.limits.record_bytes).data
+            if found is not None and found[0] == number:
+                data, self._found = found[1], None
+            else:
+                data = self.transfer.store.get(key, max_bytes=self.transfer.limits.record_bytes).data
         except ObjectNotFoundError:
             raise VersionNotFoundError(f"version {number} is not in the store") from None
         record = records.decode(data, VersionRecord, what=key, limits=self.transfer.limits)
@@ -265,9 +277,19 @@ class StreamReader:
             if error.retryable:
                 raise
             return None
-        if head.stream_id != self.stream(deadline).stream_id or not self._exists(head.version, deadline):
+        if head.stream_id != self.stream(deadline).stream_id or not self._finds(head.version, deadline):
             return None
         return head.version
+
+    def _finds(self, number: int, deadline: Deadline) -> bool:
+        """Whether a version's record is there; its bytes are kept for who reads it next."""
+        try:
+            self._found = number, self._read(keys.version_key(number), deadline)
+        except ObjectNotFoundError:
+            return False
+        except LimitExceededError:
+            return True  # that is for whoever reads it
+        return True
 
     def _exists(self, number: int, deadline: Deadline) -> bool:
         try:

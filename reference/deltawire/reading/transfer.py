@@ -45,7 +45,7 @@ class Transfer:
         *,
         limits: Limits = DEFAULT_LIMITS,
         workers: int = 8,
-        in_flight_bytes: int = 256 * MIB,
+        in_flight_bytes: int = 64 * MIB,
     ) -> None:
         self.store = store
         self.limits = limits

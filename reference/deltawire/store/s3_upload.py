@@ -13,8 +13,8 @@ from deltawire.store.s3_client import S3Client, S3Failure, attempts
 if TYPE_CHECKING:
     from types import TracebackType
 
-PART_BYTES = 32 << 20
-"""All parts but the last have this size, as some servers demand; 10,000 parts make 312 GiB."""
+PART_BYTES = 16 << 20
+"""All parts but the last have this size, as some servers demand; 10,000 parts make 156 GiB."""
 COPY_BYTES = 256 << 20
 """Larger objects are copied in parts of this size, each of which a server has done before the client loses patience."""
 _IN_FLIGHT = 4

@@ -38,6 +38,8 @@ def numpy_type(dtype: Dtype) -> np.dtype[np.generic]:
 class NumpyBits(TensorBits):
     """Elements in a flat array of unsigned integers."""
 
+    concurrent = True
+
     def __init__(self, flat: Bits) -> None:
         self.flat = flat
 

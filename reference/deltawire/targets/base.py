@@ -15,6 +15,7 @@ from deltawire.format.dtypes import Bits
 from deltawire.format.tensors import Tensor, TensorTable
 from deltawire.kernels.digest import digest_range
 from deltawire.reading.stream import Committed
+from deltawire.targets.swapping import write_changes
 
 Indices = npt.NDArray[np.unsignedinteger]
 """Flat indices of stored elements: uint32 or uint64, unique."""
@@ -22,6 +23,9 @@ Indices = npt.NDArray[np.unsignedinteger]
 
 class TensorBits(ABC):
     """The stored elements of one tensor, flat, as bit patterns, wherever they are."""
+
+    concurrent: bool = False
+    """Whether threads other than the caller's may write to it, each to elements of its own."""
 
     @abstractmethod
     def gather(self, where: Indices | slice) -> Bits:
@@ -136,20 +140,8 @@ class InMemoryTarget(Target):
             raise failure
 
     def _write(self, changes: Sequence[Change]) -> BaseException | None:
-        """Write changes; if writing stops half-way, whatever stopped it, undo them and return what it was. APL-4
-
-        What stops the undoing is raised: then the target is neither the old state nor the new one.
-        """
-        done = 0
-        try:
-            for change in changes:
-                done += 1
-                self.bits(change.tensor).scatter(change.where, change.new)
-        except BaseException as error:  # noqa: BLE001 - returned
-            for change in changes[:done]:
-                self.bits(change.tensor).scatter(change.where, change.old)
-            return error
-        return None
+        """Write changes, or undo them and return what stopped it; as ``write_changes``. APL-4"""
+        return write_changes(changes, self.bits)
 
 
 def exchange_in_memory(states: Iterable[tuple[TensorBits, Bits]], *, keep: bool) -> BaseException | None:
