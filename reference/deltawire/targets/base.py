@@ -22,6 +22,11 @@ Indices = npt.NDArray[np.unsignedinteger]
 class TensorBits(ABC):
     """The stored elements of one tensor, flat, as bit patterns, wherever they are."""
 
+    @property
+    def in_memory(self) -> Bits | None:
+        """All of them, to be read and not written, if they lie in memory that NumPy can see."""
+        return None
+
     @abstractmethod
     def gather(self, where: Indices | slice) -> Bits:
         """A copy or a read-only view of elements."""
