@@ -10,7 +10,7 @@ from deltawire.format.dtypes import Bits
 from deltawire.kernels.intrinsics import prefetch
 
 AHEAD = 192
-"""Elements by which cache lines are asked for ahead. What lies far apart waits for memory, so many must wait at once."""
+"""Elements by which cache lines are asked for ahead: memory is slow, so many of them must be under way at once."""
 
 
 @njit(nogil=True, cache=True)

@@ -20,6 +20,7 @@ from deltawire.kernels.values import flip_of, top_of
 _RUN = 128
 """Elements worked on at a time, and bytes of ``positions`` read at a time; a multiple of 8."""
 _0, _1, _8 = np.uint64(0), np.uint64(1), np.uint64(8)
+_MASK = (1 << 64) - 1
 
 Bytes = npt.NDArray[np.uint8]
 
@@ -41,9 +42,51 @@ class GapRow:
 
 
 @njit(nogil=True, cache=True)
-def _decode(flat, stream, signs, planes, top, flip, seed, first, positions, olds, news):  # type: ignore[no-untyped-def]
-    base, mask = seed + first * GOLDEN, top | (top - _1)
-    old, new, key = np.empty(_RUN, np.uint64), np.empty(_RUN, np.uint64), np.empty(_RUN, np.uint64)
+def _join(planes, start, size, magnitude):  # type: ignore[no-untyped-def]
+    plane = planes[0][start : start + size]
+    for k in range(size):
+        magnitude[k] = plane[k]
+    for number in range(1, len(planes)):
+        plane, shift = planes[number][start : start + size], _8 * np.uint64(number)
+        for k in range(size):
+            magnitude[k] |= np.uint64(plane[k]) << shift
+
+
+@njit(nogil=True, cache=True)
+def _unpack(packed, negative):  # type: ignore[no-untyped-def]
+    for k in range(packed.size):
+        byte = np.uint64(packed[k])
+        for bit in range(8):
+            negative[8 * k + bit] = (byte >> np.uint64(bit)) & _1
+
+
+@njit(nogil=True, cache=True)
+def _add(old, magnitude, negative, size, top, flip, new):  # type: ignore[no-untyped-def]
+    mask, out_of_range = top | (top - _1), _0
+    for k in range(size):  # VAL-2
+        sign = _0 - negative[k]
+        ordered = old[k] ^ (flip if old[k] & top else _0)
+        ordered = (ordered + (((magnitude[k] + _1) ^ sign) - sign)) & mask
+        new[k] = ordered ^ (flip if ordered & top else _0)
+    for k in range(size):  # VAL-3
+        out_of_range += np.uint64(magnitude[k] >= top - _1 + negative[k])
+    return out_of_range
+
+
+@njit(nogil=True, cache=True)
+def _digests(old, new, where, key, keys):  # type: ignore[no-untyped-def]
+    before, after = _0, _0
+    for k in range(where.size):
+        keys[k] = key + np.uint64(where[k]) * GOLDEN
+    for k in range(where.size):  # DIG-2
+        before += _mix(keys[k] ^ old[k])
+        after += _mix(keys[k] ^ new[k])
+    return before, after
+
+
+@njit(nogil=True, cache=True)
+def _decode(flat, stream, signs, planes, top, flip, key, positions, olds, news):  # type: ignore[no-untyped-def]
+    old, new, keys = np.empty(_RUN, np.uint64), np.empty(_RUN, np.uint64), np.empty(_RUN, np.uint64)
     magnitude, negative = np.empty(_RUN, np.uint64), np.empty(_RUN, np.uint64)
     before, after, out_of_range = _0, _0, _0
     count, next_free, at, done = np.int64(0), np.int64(0), 0, 0
@@ -65,34 +108,16 @@ def _decode(flat, stream, signs, planes, top, flip, seed, first, positions, olds
         least = 1 if at == stream.size else 2 * _RUN
         # Each loop by itself is one that LLVM makes vectors of. Slices, because an index may count from the end.
         while count - done >= least:
-            size = min(_RUN, count - done)
-            where = positions[done : done + size]
+            where = positions[done : min(done + _RUN, count)]
+            size = where.size
             for k in range(size):
                 old[k] = flat[where[k]]
-            plane = planes[0][done : done + size]
-            for k in range(size):
-                magnitude[k] = plane[k]
-            for number in range(1, len(planes)):
-                plane, shift = planes[number][done : done + size], _8 * np.uint64(number)
-                for k in range(size):
-                    magnitude[k] |= np.uint64(plane[k]) << shift
-            packed = signs[done >> 3 : (done + size + 7) >> 3]
-            for k in range(packed.size):
-                byte = np.uint64(packed[k])
-                for bit in range(8):
-                    negative[8 * k + bit] = (byte >> np.uint64(bit)) & _1
-            for k in range(size):  # VAL-2
-                sign = _0 - negative[k]
-                ordered = old[k] ^ (flip if old[k] & top else _0)
-                ordered = (ordered + (((magnitude[k] + _1) ^ sign) - sign)) & mask
-                new[k] = ordered ^ (flip if ordered & top else _0)
-            for k in range(size):  # VAL-3
-                out_of_range += np.uint64(magnitude[k] >= top - _1 + negative[k])
-            for k in range(size):
-                key[k] = base + np.uint64(where[k]) * GOLDEN
-            for k in range(size):  # DIG-2
-                before += _mix(key[k] ^ old[k])
-                after += _mix(key[k] ^ new[k])
+            _join(planes, done, size, magnitude)
+            _unpack(signs[done >> 3 : (done + size + 7) >> 3], negative)
+            out_of_range += _add(old, magnitude, negative, size, top, flip, new)
+            sums = _digests(old, new, where, key, keys)
+            before += sums[0]
+            after += sums[1]
             to_old, to_new = olds[done : done + size], news[done : done + size]
             for k in range(size):
                 to_old[k] = old[k]
@@ -121,8 +146,6 @@ def decode_row(
     # A whole run is stored before it is known how many positions it holds.
     positions = np.empty(min(changed + _RUN, stream.size) + 1, np.uint32)
     old, new = np.empty(changed, flat.dtype), np.empty(changed, flat.dtype)
-    seeds = np.uint64(seed), np.uint64(first)
-    good, before, after = _decode(
-        flat, stream, signs, planes, top_of(dtype), flip_of(dtype), *seeds, positions, old, new
-    )
+    key = np.uint64((seed + first * int(GOLDEN)) & _MASK)
+    good, before, after = _decode(flat, stream, signs, planes, top_of(dtype), flip_of(dtype), key, positions, old, new)
     return GapRow(positions[:changed], old, new, int(before), int(after)) if good else None

@@ -1,10 +1,13 @@
-"""What LLVM can do and Numba does not offer. It compiles for every processor; one without such instructions is slower."""
+"""What LLVM can do and Numba does not offer.
+
+It compiles for every processor; one that has no such instruction does the same with others.
+"""
 
 from __future__ import annotations
 
 from typing import Any
 
-from llvmlite import ir
+from llvmlite import ir  # type: ignore[import-untyped]
 from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
@@ -13,10 +16,7 @@ BLOCK = 64
 """Elements that ``differing`` compares at once."""
 
 
-@intrinsic  # type: ignore[untyped-decorator]
-def differing(_typing: Any, first: Any, second: Any, start: Any) -> Any:
-    """Which of 64 elements of two arrays differ, from ``start`` on: bit ``i`` of a uint64 for the ``i``-th of them."""
-
+def _differing(_typing: Any, first: Any, second: Any, _start: Any) -> Any:
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         block = ir.VectorType(ir.IntType(first.dtype.bitwidth), BLOCK)
         loaded = [
@@ -28,17 +28,11 @@ def differing(_typing: Any, first: Any, second: Any, start: Any) -> Any:
     return types.uint64(first, second, types.intp), generate
 
 
-@intrinsic  # type: ignore[untyped-decorator]
-def prefetch(_typing: Any, array: Any, index: Any) -> Any:
-    """Begin to load the cache line of an element; an index that is out of bounds does no harm.
-
-    Into the second-level cache, because that has more requests to memory under way than the first.
-    """
-
+def _prefetch(_typing: Any, array: Any, _index: Any) -> Any:
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         word = ir.IntType(32)
         kind = ir.FunctionType(ir.VoidType(), [ir.PointerType(), word, word, word])
-        function = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0")
+        function = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0")  # type: ignore[no-untyped-call]
         address = _address(context, builder, signature.args[0], arguments[0], arguments[1])
         to_read, locality, data = word(0), word(2), word(1)
         builder.call(function, [address, to_read, locality, data])
@@ -47,16 +41,11 @@ def prefetch(_typing: Any, array: Any, index: Any) -> Any:
     return types.void(array, types.intp), generate
 
 
-@intrinsic  # type: ignore[untyped-decorator]
-def count_ones(_typing: Any, _word: Any) -> Any:
-    """Number of ones in a uint64."""
+def _count_ones(_typing: Any, _word: Any) -> Any:
     return types.int64(types.uint64), lambda _context, builder, _signature, arguments: builder.ctpop(*arguments)
 
 
-@intrinsic  # type: ignore[untyped-decorator]
-def lowest_one(_typing: Any, _word: Any) -> Any:
-    """Place of the lowest one in a uint64, 0 to 63; 64 if there is none."""
-
+def _lowest_one(_typing: Any, _word: Any) -> Any:
     def generate(_context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
         return builder.cttz(arguments[0], ir.IntType(1)(0))
 
@@ -65,3 +54,16 @@ def lowest_one(_typing: Any, _word: Any) -> Any:
 
 def _address(context: Any, builder: Any, kind: Any, array: Any, index: Any) -> Any:
     return builder.gep(context.make_array(kind)(context, builder, array).data, [index])
+
+
+differing: Any = intrinsic(_differing)
+"""Which of 64 elements of two arrays differ, from ``start`` on: bit ``i`` of a uint64 for the ``i``-th of them."""
+prefetch: Any = intrinsic(_prefetch)
+"""Begin to load the cache line of an element; an index that is out of bounds does no harm.
+
+Into the second-level cache, because that has more requests to memory under way than the first.
+"""
+count_ones: Any = intrinsic(_count_ones)
+"""Number of ones in a uint64."""
+lowest_one: Any = intrinsic(_lowest_one)
+"""Place of the lowest one in a uint64, 0 to 63; 64 if there is none."""
