@@ -5,12 +5,14 @@ import numpy as np
 from benchmarks.model import Figure, best_cpu, step, weights
 from deltawire import AnchorPolicy, Follower, Publisher
 from deltawire.consumer.staging import Totals, stage_row
+from deltawire.format.dtypes import Bits
 from deltawire.format.tensors import build_table
 from deltawire.kernels.scan import Room
 from deltawire.limits import DEFAULT_LIMITS
 from deltawire.producer.encoding import BOX_ELEMENTS, Encoder
 from deltawire.store.memory import MemoryStore
 from deltawire.targets.arrays import NumpyBits
+from deltawire.targets.base import Indices
 
 CHANGED = 400_000
 STEPS = 9
@@ -51,7 +53,7 @@ def _rows(elements: int, changed: int) -> Figure:
     rows = list(Encoder().rows(table.tensors[0], old, step(old, changed, seed=1), Room(BOX_ELEMENTS)))
     bits = NumpyBits(old)
 
-    def stage() -> list[tuple[np.ndarray, np.ndarray]]:
+    def stage() -> list[tuple[Indices | slice, Bits]]:
         totals = Totals()
         changes = [stage_row(row, table.tensors[0], bits, totals) for row in rows]
         return [(change.where, change.new) for change in changes]
