@@ -1,7 +1,5 @@
 """What a follower's step costs, and how that grows with the model while the change does not."""
 
-import numpy as np
-
 from benchmarks.model import Figure, best_cpu, step, weights
 from deltawire import AnchorPolicy, Follower, Publisher
 from deltawire.consumer.staging import Totals, stage_row
