@@ -8,7 +8,19 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks import apply, building, catching_up, encode, growth, layouts, memory, pipeline, results_file, startup
+from benchmarks import (
+    apply,
+    building,
+    catching_up,
+    digest,
+    encode,
+    growth,
+    layouts,
+    memory,
+    pipeline,
+    results_file,
+    startup,
+)
 from benchmarks.model import Figure
 
 BENCHMARKS: dict[str, Callable[[], list[Figure]]] = {
@@ -16,6 +28,7 @@ BENCHMARKS: dict[str, Callable[[], list[Figure]]] = {
     "growth": growth.run,
     "encode": encode.run,
     "apply": apply.run,
+    "digest": digest.run,
     "building": building.run,
     "catching-up": catching_up.run,
     "memory": memory.run,

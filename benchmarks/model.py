@@ -49,3 +49,17 @@ def best(run: Callable[[], object], *, times: int = 5) -> float:
         run()
         found.append(time.perf_counter() - started)
     return min(found)
+
+
+def best_cpu(run: Callable[[], object], *, times: int = 15) -> float:
+    """Least processor time of several runs in seconds, of all threads together, after one that does not count.
+
+    What else the machine does takes time on the clock, and much less of it here.
+    """
+    run()
+    found = []
+    for _ in range(times):
+        started = time.process_time()
+        run()
+        found.append(time.process_time() - started)
+    return min(found)

@@ -21,12 +21,29 @@ Stream = npt.NDArray[np.uint8]
 Streams = Mapping[str, Stream]
 
 
+@dataclass(frozen=True, slots=True)
+class Window:
+    """The old bits of a box where they lie, to be read and not written, and what goes into their digest."""
+
+    bits: Bits
+    """All of the box, flat."""
+    seed: int
+    """Of the tensor."""
+    first: int
+    """Flat index in the tensor of the first of them."""
+
+
 class Base(ABC):
     """The old bits of a box, for codecs that need them."""
 
     @abstractmethod
     def gather(self, positions: Positions | None) -> Bits:
         """Old bits at positions within the box, or of all of it."""
+
+    @property
+    def window(self) -> Window | None:
+        """Where they lie, if that is end to end in the memory of this process."""
+        return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +56,8 @@ class Patch:
     """New bit patterns, one for each covered position."""
     old: Bits | None = None
     """The old ones, where the codec had to read them anyway."""
+    digests: tuple[int, int] | None = None
+    """Of the old bits and of the new ones, where the codec could sum them on the way."""
 
 
 class BoxChange:
@@ -129,7 +148,16 @@ def join(streams: Streams, names: tuple[str, ...], length: int, codec: str) -> S
     Raises:
         MalformedRowError: a plane has another length.
     """
+    return np.stack(planes_of(streams, names, length, codec))
+
+
+def planes_of(streams: Streams, names: tuple[str, ...], length: int, codec: str) -> tuple[Stream, ...]:
+    """Planes of equal ``length``.
+
+    Raises:
+        MalformedRowError: a plane has another length.
+    """
     for name in names:
         if len(streams[name]) != length:
             raise MalformedRowError(f"{codec}: stream {name} has {len(streams[name]):,} bytes, not {length:,}")
-    return np.stack([streams[name] for name in names])
+    return tuple(streams[name] for name in names)

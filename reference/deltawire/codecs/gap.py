@@ -2,9 +2,23 @@
 
 from __future__ import annotations
 
-from deltawire.codecs.base import Base, BoxChange, Codec, Patch, Positions, Stream, Streams, join, plane_names
+import numpy as np
+
+from deltawire.codecs.base import (
+    Base,
+    BoxChange,
+    Codec,
+    Patch,
+    Positions,
+    Stream,
+    Streams,
+    join,
+    plane_names,
+    planes_of,
+)
 from deltawire.errors import MalformedRowError
 from deltawire.format.dtypes import Dtype
+from deltawire.kernels.gap_rows import decode_row
 from deltawire.kernels.gaps import decode_gaps, encode_gaps, max_gap_bytes
 from deltawire.kernels.values import decode_differences, encode_differences, join_planes, split_planes
 
@@ -15,12 +29,15 @@ def decode_positions(codec: str, stream: Stream, elements: int, changed: int) ->
     Raises:
         MalformedRowError: it does not hold exactly ``changed`` positions within the box. GAP-2
     """
-    # The length first: it bounds what is allocated for the positions. LIM-3
-    fits = changed <= len(stream) <= max_gap_bytes(changed, elements)
-    positions = decode_gaps(stream, elements, changed) if fits else None
+    positions = decode_gaps(stream, elements, changed) if _may_hold(stream, elements, changed) else None
     if positions is None:
         raise MalformedRowError(f"{codec}: positions are not {changed:,} ascending positions below {elements:,}")
     return positions
+
+
+def _may_hold(stream: Stream, elements: int, changed: int) -> bool:
+    """Whether the length is possible, which bounds what is allocated for the positions. GAP-2, LIM-3"""
+    return changed <= len(stream) <= max_gap_bytes(changed, elements)
 
 
 class GapCodec(Codec):
@@ -41,13 +58,19 @@ class GapCodec(Codec):
     def decode(self, streams: Streams, dtype: Dtype, elements: int, changed: int, base: Base | None) -> Patch:
         if base is None:
             raise MalformedRowError("gap: differences cannot be read without a base")
-        positions = decode_positions(self.name, streams["positions"], elements, changed)
-        signs = streams["signs"]
+        stream, signs = streams["positions"], streams["signs"]
         if len(signs) != (changed + 7) // 8 or (changed % 8 and signs[-1] >> (changed % 8)):
             raise MalformedRowError(f"gap: signs are not {changed:,} bits and zero padding")  # VAL-1
-        planes = join(streams, plane_names("diff", dtype), changed, self.name)
+        planes = planes_of(streams, plane_names("diff", dtype), changed, self.name)
+        window = base.window
+        if window is not None and _may_hold(stream, elements, changed):
+            row = decode_row(window.bits, stream, signs, planes, dtype, seed=window.seed, first=window.first)
+            if row is not None:
+                return Patch(row.positions, row.new, row.old, (row.before, row.after))
+        # The long way, for bits that lie elsewhere; it also finds out what is wrong with a row that is no good.
+        positions = decode_positions(self.name, stream, elements, changed)
         old = base.gather(positions)
-        bits = decode_differences(old, signs, planes, dtype)
+        bits = decode_differences(old, signs, np.stack(planes), dtype)
         if bits is None:
             raise MalformedRowError("gap: a difference is out of range")  # VAL-3
         return Patch(positions, bits, old)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from deltawire.codecs.base import Base, Positions
+from deltawire.codecs.base import Base, Positions, Window
 from deltawire.codecs.registry import codec_of
 from deltawire.errors import MalformedRowError, StateMismatchError, WrongBaseError
 from deltawire.format.boxes import Box, flat_indices, flat_range
@@ -27,6 +27,7 @@ class _BoxBase(Base):
 
     def __init__(self, bits: TensorBits, tensor: Tensor, box: Box) -> None:
         self._bits = bits
+        self._tensor = tensor
         self._shape = tensor.storage_shape
         self._box = box
         self._range = flat_range(box, self._shape)
@@ -37,6 +38,8 @@ class _BoxBase(Base):
             offset, length = self._range
             if positions is None:
                 return slice(offset, offset + length)
+            if offset == 0:
+                return positions
             if offset + length <= 1 << 32:
                 return positions + np.uint32(offset)
             return positions + np.uint64(offset)
@@ -46,6 +49,14 @@ class _BoxBase(Base):
 
     def gather(self, positions: Positions | None) -> Bits:
         return self._bits.gather(self.where(positions))
+
+    @property
+    def window(self) -> Window | None:
+        flat = self._bits.in_memory
+        if flat is None or self._range is None:
+            return None
+        offset, length = self._range
+        return Window(flat[offset : offset + length], self._tensor.seed, offset)
 
 
 @dataclass
@@ -78,9 +89,10 @@ def stage_row(row: Row, tensor: Tensor, bits: TensorBits, totals: Totals) -> Cha
     patch = codec.decode(row.streams, tensor.dtype, row.box.elements, row.changed, base)
     where = base.where(patch.positions)
     old = patch.old if patch.old is not None else np.array(bits.gather(where))
-    if _digest(old, where, tensor) != row.digest_before:
+    before, after = patch.digests or (_digest(old, where, tensor), _digest(patch.bits, where, tensor))
+    if before != row.digest_before:
         raise WrongBaseError(f"the bits held of {tensor.name[:80]!r} are not those that the delta was made from")
-    if _digest(patch.bits, where, tensor) != row.digest_after:
+    if after != row.digest_after:
         raise StateMismatchError(f"the new bits of {tensor.name[:80]!r} are not those that the producer wrote")
     if int(np.count_nonzero(old != patch.bits)) != row.changed:
         raise MalformedRowError(f"a row of {tensor.name[:80]!r} does not change the elements it counts")  # ROW-2
@@ -146,7 +158,7 @@ def _overlap(group: list[Change]) -> bool:
 def _span(change: Change) -> tuple[int, int]:
     if isinstance(change.where, slice):
         return change.where.start, change.where.stop
-    return int(change.where.min()), int(change.where.max()) + 1
+    return int(change.where[0]), int(change.where[-1]) + 1  # ascending, as positions in a box are
 
 
 def _indices(change: Change) -> Indices:

@@ -7,17 +7,29 @@ import numpy.typing as npt
 from numba import njit
 
 from deltawire.format.dtypes import Bits
+from deltawire.kernels.intrinsics import prefetch
+
+AHEAD = 192
+"""Elements by which cache lines are asked for ahead: memory is slow, so many of them must be under way at once."""
 
 
 @njit(nogil=True, cache=True)
 def _take(flat, where, out):  # type: ignore[no-untyped-def]
-    for k in range(where.size):
+    early = max(where.size - AHEAD, 0)
+    for k in range(early):
+        prefetch(flat, np.int64(where[k + AHEAD]))
+        out[k] = flat[where[k]]
+    for k in range(early, where.size):
         out[k] = flat[where[k]]
 
 
 @njit(nogil=True, cache=True)
 def _put(flat, where, bits):  # type: ignore[no-untyped-def]
-    for k in range(where.size):
+    early = max(where.size - AHEAD, 0)
+    for k in range(early):
+        prefetch(flat, np.int64(where[k + AHEAD]))
+        flat[where[k]] = bits[k]
+    for k in range(early, where.size):
         flat[where[k]] = bits[k]
 
 

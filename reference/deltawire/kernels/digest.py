@@ -25,7 +25,8 @@ def digest_range(bits, seed, start):  # type: ignore[no-untyped-def]
     total = np.uint64(0)
     key = seed + start * GOLDEN
     for i in range(bits.size):
-        total += _mix((key + np.uint64(i) * GOLDEN) ^ np.uint64(bits[i]))
+        total += _mix(key ^ np.uint64(bits[i]))
+        key += GOLDEN
     return total
 
 

@@ -9,8 +9,11 @@ import numpy.typing as npt
 from numba import njit
 
 from deltawire.format.dtypes import Bits
+from deltawire.kernels.intrinsics import BLOCK, count_ones, differing, lowest_one
 
-_RUN = 1024
+_RUN = 16
+"""Blocks compared before what differs is listed. Few, so that the processor loads the next ones meanwhile."""
+_1 = np.uint64(1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,27 +38,47 @@ class Room:
 
 
 @njit(nogil=True, cache=True)
-def _scan(old, new, old_words, new_words, per_word, positions, olds, news):  # type: ignore[no-untyped-def]
-    # Eight bytes at a time: most words are equal, and only the others are looked at element by element. Both loops
-    # store first and count after, because a branch that depends on the data costs more than the store.
-    count = 0
-    hits = np.empty(_RUN, np.int64)
-    for start in range(0, old_words.size, _RUN):
-        found = 0
-        for word in range(start, min(start + _RUN, old_words.size)):
-            hits[found] = word
-            found += old_words[word] != new_words[word]
-        for hit in range(found):
-            first = hits[hit] * per_word
-            for element in range(first, first + per_word):
-                before, after = old[element], new[element]
-                positions[count], olds[count], news[count] = element, before, after
-                count += before != after
-    for element in range(old_words.size * per_word, old.size):
+def _scan(old, new, positions, olds, news):  # type: ignore[no-untyped-def]
+    count, equal = 0, 0
+    masks, starts = np.empty(_RUN + 1, np.uint64), np.empty(_RUN + 1, np.int64)
+    whole = old.size // BLOCK * BLOCK
+    for run in range(0, whole, _RUN * BLOCK):
+        # Stores first and counts after: a branch that depends on the data costs more than the store.
+        found, differences = 0, 0
+        for start in range(run, min(run + _RUN * BLOCK, whole), BLOCK):
+            mask = differing(old, new, start)
+            masks[found], starts[found] = mask, start
+            found += mask != 0
+            differences += count_ones(mask)
+        # One loop over the ones of all masks, because how many each has cannot be predicted. The last step reads one
+        # mask too many.
+        at, mask = 0, masks[0]
+        for k in range(count, count + differences):
+            element = starts[at] + lowest_one(mask)
+            before, after = old[element], new[element]
+            positions[k], olds[k], news[k] = element, before, after
+            equal += before == after
+            mask &= mask - _1
+            at += mask == 0
+            following = masks[at]
+            mask = following if mask == 0 else mask
+        count += differences
+    for element in range(whole, old.size):
         before, after = old[element], new[element]
-        positions[count], olds[count], news[count] = element, before, after
-        count += before != after
-    return count
+        if before != after:
+            positions[count], olds[count], news[count] = element, before, after
+            count += 1
+    return _without_equal(positions, olds, news, count) if equal else count
+
+
+@njit(nogil=True, cache=True)
+def _without_equal(positions, olds, news, count):  # type: ignore[no-untyped-def]
+    # The new array was written to between two looks at it.
+    kept = 0
+    for k in range(count):
+        positions[kept], olds[kept], news[kept] = positions[k], olds[k], news[k]
+        kept += olds[k] != news[k]
+    return kept
 
 
 def find_changes(old: Bits, new: Bits, room: Room) -> Changes:
@@ -66,15 +89,6 @@ def find_changes(old: Bits, new: Bits, room: Room) -> Changes:
         new: same dtype and size.
         room: where the result lies, until the next scan.
     """
-    per_word = 8 // old.itemsize
-    whole = old.size - old.size % per_word
-    old_words, new_words = (_words(array[:whole]) for array in (old, new))
-    if old_words is None or new_words is None:
-        old_words = new_words = np.empty(0, np.uint64)
     olds, news = room.old.view(old.dtype), room.new.view(old.dtype)
-    count = _scan(old, new, old_words, new_words, per_word, room.positions, olds, news)
+    count = _scan(old, new, room.positions, olds, news)
     return Changes(room.positions[:count], olds[:count], news[:count])
-
-
-def _words(array: Bits) -> npt.NDArray[np.uint64] | None:
-    return array.view(np.uint64) if array.ctypes.data % 8 == 0 else None

@@ -43,6 +43,10 @@ class NumpyBits(TensorBits):
     def __init__(self, flat: Bits) -> None:
         self.flat = flat
 
+    @property
+    def in_memory(self) -> Bits:
+        return self.flat
+
     def gather(self, where: Indices | slice) -> Bits:
         return self.flat[where] if isinstance(where, slice) else take(self.flat, where)
 

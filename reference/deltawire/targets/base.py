@@ -27,6 +27,11 @@ class TensorBits(ABC):
     concurrent: bool = False
     """Whether threads other than the caller's may write to it, each to elements of its own."""
 
+    @property
+    def in_memory(self) -> Bits | None:
+        """All of them, to be read and not written, if they lie in memory that NumPy can see."""
+        return None
+
     @abstractmethod
     def gather(self, where: Indices | slice) -> Bits:
         """A copy or a read-only view of elements."""
