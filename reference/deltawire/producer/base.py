@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -14,7 +14,9 @@ from deltawire.format.tensors import Tensor, TensorTable
 from deltawire.kernels.access import put
 from deltawire.kernels.digest import digest_changes, digest_range
 from deltawire.kernels.scan import Room, find_changes
+from deltawire.producer.deltas import Sums
 from deltawire.producer.encoding import BOX_ELEMENTS
+from deltawire.producer.small_tensors import TensorPair, compare_small
 
 _CHUNK = 1 << 22
 _MASK = (1 << 64) - 1
@@ -105,6 +107,33 @@ class BaseState:
         self.digests[tensor.ordinal] = (self.digests[tensor.ordinal] + became - was) & _MASK
         if (became - was) & _MASK != (after - before) & _MASK:
             raise SourceChangedError(f"{tensor.name!r} was changed while it was being published")
+
+    def advance_small(self, group: Sequence[TensorPair], sums: Mapping[int, Sums], room: Room) -> None:
+        """The same for many small tensors.
+
+        Args:
+            group: each with its own bits here and its new ones.
+            sums: of their rows, as committed, by ordinal.
+            room: for as many elements as the group has.
+
+        Raises:
+            SourceChangedError: as ``advance``.
+        """
+        moved = {tensor.ordinal: 0 for tensor, _, _ in group}
+        with self._lock:
+            for found in compare_small(group, room):
+                for at, tensor in enumerate(found.tensors):
+                    if self._freeze is not None and self._keeps(self._freeze, tensor.ordinal):
+                        changes = found.change(at).changes
+                        undo = changes.positions.astype(np.uint64), changes.old.copy()
+                        self._freeze.undo.setdefault(tensor.ordinal, []).append(undo)
+                    np.copyto(self._bits[tensor.ordinal], found.new_bits(at))
+                    moved[tensor.ordinal] = found.after[at] - found.before[at]
+        for tensor, _, _ in group:
+            by, committed = moved[tensor.ordinal], sums[tensor.ordinal]
+            self.digests[tensor.ordinal] = (self.digests[tensor.ordinal] + by) & _MASK
+            if (by - committed.after + committed.before) & _MASK:
+                raise SourceChangedError(f"{tensor.name!r} was changed while it was being published")
 
     def _keeps(self, freeze: Freeze, ordinal: int) -> bool:
         """Whether changes of a tensor must be noted, to be undone for the freeze; notes that outweigh it end here."""
