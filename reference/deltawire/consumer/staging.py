@@ -84,13 +84,22 @@ def stage_row(row: Row, tensor: Tensor, bits: TensorBits, totals: Totals) -> Cha
         raise StateMismatchError(f"the new bits of {tensor.name[:80]!r} are not those that the producer wrote")
     if int(np.count_nonzero(old != patch.bits)) != row.changed:
         raise MalformedRowError(f"a row of {tensor.name[:80]!r} does not change the elements it counts")  # ROW-2
-    covered = totals.covered[tensor.ordinal] = totals.covered.get(tensor.ordinal, 0) + patch.bits.size
+    count_row(row, tensor, patch.bits.size, totals)
+    return Change(tensor, where, patch.bits, old)
+
+
+def count_row(row: Row, tensor: Tensor, elements: int, totals: Totals) -> None:
+    """Add a row that is verified and covers so many elements.
+
+    Raises:
+        MalformedRowError: rows cover more than the whole tensor.
+    """
+    covered = totals.covered[tensor.ordinal] = totals.covered.get(tensor.ordinal, 0) + elements
     if covered > tensor.elements:  # at once, because what is staged is held in memory. ROW-4
         raise MalformedRowError(f"rows cover more elements of {tensor.name[:80]!r} than it has")
     totals.changed += row.changed
     totals.before = (totals.before + row.digest_before) & _MASK
     totals.after = (totals.after + row.digest_after) & _MASK
-    return Change(tensor, where, patch.bits, old)
 
 
 def check_totals(totals: Totals, delta: Delta) -> None:

@@ -7,8 +7,11 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 from deltawire.consumer.loading import check_room, load_snapshot
-from deltawire.consumer.staging import Totals, check_disjoint, check_totals, stage_row
+from deltawire.consumer.small_rows import stage_rows
+from deltawire.consumer.staging import Totals, check_disjoint, check_totals
 from deltawire.consumer.timings import Clock
 from deltawire.deadline import Deadline
 from deltawire.errors import MalformedRowError, StateMismatchError, WrongBaseError
@@ -63,8 +66,9 @@ def stage_delta(
         IntegrityError, FormatError, UnsupportedCodecError: the delta is not what its record says.
     """
     ordinals = [tensor.ordinal for tensor in selected]
-    wanted = set(ordinals)
-    every = len(wanted) == len(table.tensors)
+    every = len(ordinals) == len(table.tensors)
+    wanted = np.zeros(len(table.tensors), np.bool_)
+    wanted[ordinals] = True
     batches = [
         (part, batch)
         for part in delta.parts
@@ -77,10 +81,8 @@ def stage_delta(
     started = time.perf_counter()
     for (part, batch), data in zip(batches, transfer.ranges(requests, deadline=deadline), strict=True):
         started = clock.add("fetch", started)
-        for row in read_batch(data, part, batch, table, limits=transfer.limits):
-            if row.tensor in wanted:
-                tensor = table.tensors[row.tensor]
-                changes.append(stage_row(row, tensor, bits_of(tensor), totals))
+        rows = read_batch(data, part, batch, table, limits=transfer.limits, wanted=wanted)
+        changes += stage_rows(rows, table, bits_of, totals)
         started = clock.add("decode", started)
     check_disjoint(changes)
     if every:
