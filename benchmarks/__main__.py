@@ -8,7 +8,20 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks import apply, building, catching_up, encode, growth, layouts, memory, results_file, startup
+from benchmarks import (
+    apply,
+    building,
+    catching_up,
+    encode,
+    followers,
+    growth,
+    layouts,
+    many_tensors,
+    memory,
+    results_file,
+    scale,
+    startup,
+)
 from benchmarks.model import Figure
 
 BENCHMARKS: dict[str, Callable[[], list[Figure]]] = {
@@ -20,6 +33,9 @@ BENCHMARKS: dict[str, Callable[[], list[Figure]]] = {
     "catching-up": catching_up.run,
     "memory": memory.run,
     "startup": startup.run,
+    "scale": scale.run,
+    "many-tensors": many_tensors.run,
+    "followers": followers.run,
 }
 
 
