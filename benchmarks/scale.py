@@ -8,6 +8,7 @@ has streams of as many tensors, with few elements each.
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import numpy.typing as npt
@@ -235,11 +236,9 @@ def _growth() -> list[Figure]:
         part = build_table(moe.entries(count), limits=DEFAULT_LIMITS)
         record = paper_version(part, 1, parent=digest(), delta=paper_delta(part, STEP, "data/0/"))
         grown["tensor table"].append(len(part.data))
-        grown["reading the table"].append(_cpu(lambda part=part: parse_table(part.data, limits=DEFAULT_LIMITS)))
+        grown["reading the table"].append(_cpu(partial(parse_table, part.data, limits=DEFAULT_LIMITS)))
         grown["version record"].append(len(record))
-        grown["reading it"].append(
-            _cpu(lambda record=record: decode(record, VersionRecord, what="record", limits=DEFAULT_LIMITS))
-        )
+        grown["reading it"].append(_cpu(partial(decode, record, VersionRecord, what="record", limits=DEFAULT_LIMITS)))
     return [
         {
             "figure": f"growth: {what}",
