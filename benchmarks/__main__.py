@@ -14,11 +14,14 @@ from benchmarks import (
     catching_up,
     digest,
     encode,
+    followers,
     growth,
     layouts,
+    many_tensors,
     memory,
     pipeline,
     results_file,
+    scale,
     startup,
 )
 from benchmarks.model import Figure
@@ -34,6 +37,9 @@ BENCHMARKS: dict[str, Callable[[], list[Figure]]] = {
     "memory": memory.run,
     "pipeline": pipeline.run,
     "startup": startup.run,
+    "scale": scale.run,
+    "many-tensors": many_tensors.run,
+    "followers": followers.run,
 }
 
 

@@ -118,7 +118,7 @@ def _whole(url: str, state: dict[str, Bits16]) -> float:
     """Best time from the first byte written to the last one in place: several parts at a time, then several ranges."""
     table = build_table([(name, "BF16", bits.shape) for name, bits in state.items()], limits=DEFAULT_LIMITS)
     header = build_header(table.tensors, None)
-    chunks = [header, *(memoryview(bits.view(np.uint8)) for bits in state.values())]
+    chunks: list[Any] = [header, *(bits.view(np.uint8).data for bits in state.values())]
     store = deltawire.open_store(url)
     found = []
     with _process(_LOAD, url, str(len(header) + 2 * ELEMENTS)) as (keys, lines):

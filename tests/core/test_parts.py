@@ -28,6 +28,7 @@ from deltawire.format.strict_json import sha256
 from deltawire.format.tensors import TensorTable, build_table
 from deltawire.kernels.oracle import find_changes
 from deltawire.limits import DEFAULT_LIMITS, MIB, Limits
+from deltawire.parts import writer as part_writer
 from deltawire.parts.reader import read_batch
 from deltawire.parts.rows import Row, part_schema
 from deltawire.parts.writer import PartOptions, PartWriter
@@ -220,6 +221,24 @@ def test_batches_and_parts_are_bounded() -> None:
     overhead = 4096  # schema and footer
     assert all(part.bytes < 20_000 + largest + overhead for part in parts)
     assert all(part.bytes >= 20_000 for part in parts[:-1])
+    assert [plain(found) for found in shelf.read(parts, table_of("BF16"))] == [plain(meant) for meant in rows]
+
+
+def test_batches_and_parts_grow_with_their_number(monkeypatch: pytest.MonkeyPatch) -> None:
+    # A record names every one of them, and has a largest size.
+    sizes = [PartOptions().batch_limit(number) // MIB for number in (0, 4095, 4096, 8192, 1 << 40)]
+    assert sizes == [4, 4, 8, 16, 64]
+    assert PartOptions(batch_bytes=100 * MIB).batch_limit(1 << 40) == 100 * MIB
+    monkeypatch.setattr(part_writer, "BATCHES_BEFORE_LARGER", 4)
+    monkeypatch.setattr(part_writer, "PARTS_BEFORE_LARGER", 2)
+    monkeypatch.setattr(part_writer, "LARGEST_BATCH", 5000)
+    rows = [gap_set_row(0, 100 * index, 2) for index in range(200)]  # 300 bytes each
+    parts, shelf = write(rows, PartOptions(batch_bytes=1200, part_bytes=6000))
+    batches = [batch for part in parts for batch in part.batches]
+    assert [batch.rows for batch in batches] == [4] * 4 + [8] * 4 + [16] * 4 + [17] * 5 + [3]
+    assert all(6000 <= part.bytes < 12_000 for part in parts[:2])
+    assert all(part.bytes >= 12_000 for part in parts[2:-1])
+    assert len(parts) > 3
     assert [plain(found) for found in shelf.read(parts, table_of("BF16"))] == [plain(meant) for meant in rows]
 
 

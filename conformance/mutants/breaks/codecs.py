@@ -68,6 +68,7 @@ MUTANTS = [
         what="takes a codec that it does not know for gap",
         patch=replace(
             "deltawire.parts.reader:codec_of",
+            "deltawire.parts.columns:codec_of",
             "deltawire.consumer.staging:codec_of",
             by=lambda name: CODECS.get(name, CODECS["gap"]),
         ),

@@ -12,7 +12,7 @@ def _rows_without(member: str, bits: str) -> Callable[[], None]:
     return edit(
         "deltawire.consumer.staging:stage_row",
         (f"if _digest({bits}, where, tensor) != row.{member}:", "if False:"),
-        also=("deltawire.consumer.steps:stage_row",),
+        also=("deltawire.consumer.small_rows:stage_row",),
     )
 
 

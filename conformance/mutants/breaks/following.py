@@ -5,7 +5,10 @@ from __future__ import annotations
 from mutants import Mutant
 from mutants.patching import edit
 
-_STAGE = "changes.append(stage_row(row, tensor, bits_of(tensor), totals))"
+_STAGE = "changes += stage_rows(rows, table, bits_of, totals)"
+_WRITE = """for change in stage_rows(rows, table, bits_of, totals):
+            changes.append(change)
+            bits_of(change.tensor).scatter(change.where, change.new)"""
 
 MUTANTS = [
     Mutant(
@@ -62,7 +65,7 @@ MUTANTS = [
         what="writes the bits of each row before it has seen the others",
         patch=edit(
             "deltawire.consumer.steps:stage_delta",
-            (_STAGE, f"{_STAGE}; bits_of(tensor).scatter(changes[-1].where, changes[-1].new)"),
+            (_STAGE, _WRITE),
         ),
         caught_by=("digest/sums", "digest/changed-elements", "rows/covered-twice"),
     ),

@@ -46,7 +46,7 @@ MUTANTS = [
     Mutant(
         name="no-changes",
         what="takes rows in which nothing changed",
-        patch=edit("deltawire.parts.reader:_rows", ("if not 1 <= changed <= box.elements:", "if False:")),
+        patch=edit("deltawire.parts.reader:_check_row", ("if not 1 <= changed <= box.elements:", "if False:")),
         caught_by=("rows/changed-none",),
     ),
     Mutant(
@@ -55,7 +55,7 @@ MUTANTS = [
         patch=edit(
             "deltawire.consumer.staging:stage_row",
             ("if int(np.count_nonzero(old != patch.bits)) != row.changed:", "if False:"),
-            also=("deltawire.consumer.steps:stage_row",),
+            also=("deltawire.consumer.small_rows:stage_row",),
         ),
         caught_by=("rows/changed-too-few", "rows/changed-all", "rows/covered-unchanged"),
     ),
@@ -78,8 +78,11 @@ MUTANTS = [
         name="any-streams",
         what="does not look at streams that a row has no use for",
         patch=edit(
-            "deltawire.parts.reader:_streams",
-            ("if filled != sum(len(data) > 0 for data in streams.values()):", "if False:"),
+            "deltawire.parts.reader:_check_streams",
+            (
+                "if columns.filled[index] != sum(len(columns.streams[stream][index]) > 0 for stream in needed):",
+                "if False:",
+            ),
         ),
         caught_by=("rows/stream-not-needed",),
     ),

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
+import numpy.typing as npt
 
 from deltawire.codecs.base import (
     Base,
@@ -20,6 +23,8 @@ from deltawire.errors import MalformedRowError
 from deltawire.format.dtypes import Dtype
 from deltawire.kernels.gap_rows import decode_row
 from deltawire.kernels.gaps import decode_gaps, encode_gaps, max_gap_bytes
+from deltawire.kernels.many import Ends, encode_gap_rows, encode_value_rows
+from deltawire.kernels.scan import Changes
 from deltawire.kernels.values import decode_differences, encode_differences, join_planes, split_planes
 
 
@@ -74,6 +79,29 @@ class GapCodec(Codec):
         if bits is None:
             raise MalformedRowError("gap: a difference is out of range")  # VAL-3
         return Patch(positions, bits, old)
+
+
+def encode_rows(
+    changes: Changes, ends: Ends, *, firsts: npt.NDArray[np.uint32], dtype: Dtype
+) -> list[dict[str, Stream]]:
+    """What ``GapCodec.encode`` makes of each of several boxes that lie end to end.
+
+    Args:
+        changes: of all boxes.
+        ends: where in these the changes of each box end; each has some.
+        firsts: positions of the first elements of the boxes.
+        dtype: of all of them.
+    """
+    gaps, gap_ends = encode_gap_rows(changes.positions, ends, firsts=firsts)
+    signs, sign_ends, planes = encode_value_rows(changes.old, changes.new, ends, dtype)
+    names = ("positions", "signs", *plane_names("diff", dtype))
+    pieces = [_cut(gaps, gap_ends), _cut(signs, sign_ends), *(_cut(plane, ends) for plane in planes)]
+    return [dict(zip(names, streams, strict=True)) for streams in zip(*pieces, strict=True)]
+
+
+def _cut(data: Stream, ends: Ends) -> list[Stream]:
+    stops = ends.tolist()
+    return [data[start:stop] for start, stop in itertools.pairwise([0, *stops])]
 
 
 class GapSetCodec(Codec):

@@ -83,9 +83,7 @@ def stage_row(row: Row, tensor: Tensor, bits: TensorBits, totals: Totals) -> Cha
     base = _BoxBase(bits, tensor, row.box)
     codec = codec_of(row.codec)
     if codec.needs_box:
-        looked_at = totals.looked_at[tensor.ordinal] = totals.looked_at.get(tensor.ordinal, 0) + row.box.elements
-        if looked_at > tensor.elements:  # many rows of a few bytes could look at a large tensor again and again. RNK-5
-            raise MalformedRowError(f"{row.codec} rows look at more elements of {tensor.name[:80]!r} than it has")
+        _look_at(totals, tensor, row.box.elements)
     patch = codec.decode(row.streams, tensor.dtype, row.box.elements, row.changed, base)
     where = base.where(patch.positions)
     old = patch.old if patch.old is not None else np.array(bits.gather(where))
@@ -96,19 +94,30 @@ def stage_row(row: Row, tensor: Tensor, bits: TensorBits, totals: Totals) -> Cha
         raise StateMismatchError(f"the new bits of {tensor.name[:80]!r} are not those that the producer wrote")
     if int(np.count_nonzero(old != patch.bits)) != row.changed:
         raise MalformedRowError(f"a row of {tensor.name[:80]!r} does not change the elements it counts")  # ROW-2
-    _cover(totals, tensor, patch.bits.size)  # at once, because what is staged is held in memory. ROW-4
+    count_row(row, tensor, patch.bits.size, totals)
+    return Change(tensor, where, patch.bits, old)
+
+
+def count_row(row: Row, tensor: Tensor, elements: int, totals: Totals) -> None:
+    """Add a row that is verified and covers so many elements.
+
+    Raises:
+        MalformedRowError: rows cover more than the whole tensor.
+    """
+    _cover(totals, tensor, elements)  # at once, because what is staged is held in memory. ROW-4
     totals.changed += row.changed
     totals.before = (totals.before + row.digest_before) & _MASK
     totals.after = (totals.after + row.digest_after) & _MASK
-    return Change(tensor, where, patch.bits, old)
 
 
 def add_totals(totals: Totals, further: Totals, table: TensorTable) -> None:
     """Add what other rows of the same delta add up to.
 
     Raises:
-        MalformedRowError: together they cover more than a whole tensor. ROW-4
+        MalformedRowError: together they cover, or look at, more than a whole tensor. ROW-4, RNK-5
     """
+    for ordinal, elements in further.looked_at.items():
+        _look_at(totals, table.tensors[ordinal], elements)
     for ordinal, elements in further.covered.items():
         _cover(totals, table.tensors[ordinal], elements)
     totals.changed += further.changed
@@ -120,6 +129,12 @@ def _cover(totals: Totals, tensor: Tensor, elements: int) -> None:
     covered = totals.covered[tensor.ordinal] = totals.covered.get(tensor.ordinal, 0) + elements
     if covered > tensor.elements:
         raise MalformedRowError(f"rows cover more elements of {tensor.name[:80]!r} than it has")
+
+
+def _look_at(totals: Totals, tensor: Tensor, elements: int) -> None:
+    looked_at = totals.looked_at[tensor.ordinal] = totals.looked_at.get(tensor.ordinal, 0) + elements
+    if looked_at > tensor.elements:  # many rows of a few bytes could look at a large tensor again and again. RNK-5
+        raise MalformedRowError(f"rows look at more elements of {tensor.name[:80]!r} than it has")
 
 
 def check_totals(totals: Totals, delta: Delta) -> None:

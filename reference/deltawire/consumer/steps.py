@@ -12,8 +12,11 @@ from contextlib import closing
 from dataclasses import dataclass
 from typing import TypeVar
 
+import numpy as np
+
 from deltawire.consumer.loading import check_room, load_snapshot
-from deltawire.consumer.staging import Totals, add_totals, check_disjoint, check_totals, stage_row
+from deltawire.consumer.small_rows import stage_rows
+from deltawire.consumer.staging import Totals, add_totals, check_disjoint, check_totals
 from deltawire.consumer.timings import Clock
 from deltawire.deadline import Deadline
 from deltawire.errors import MalformedRowError, StateMismatchError, WrongBaseError
@@ -75,8 +78,9 @@ def stage_delta(
         IntegrityError, FormatError, UnsupportedCodecError: the delta is not what its record says.
     """
     ordinals = [tensor.ordinal for tensor in selected]
-    wanted = set(ordinals)
-    every = len(wanted) == len(table.tensors)
+    every = len(ordinals) == len(table.tensors)
+    wanted = np.zeros(len(table.tensors), np.bool_)
+    wanted[ordinals] = True
     batches = [
         (part, batch)
         for part in delta.parts
@@ -85,20 +89,17 @@ def stage_delta(
     ]
 
     def stage(rows: Sequence[Row]) -> tuple[list[Change], Totals]:
-        totals = Totals()
-        tensors = [table.tensors[row.tensor] for row in rows]
-        return [
-            stage_row(row, tensor, bits_of(tensor), totals) for row, tensor in zip(rows, tensors, strict=True)
-        ], totals
+        sums = Totals()
+        return list(stage_rows(rows, table, bits_of, sums)), sums
 
     def groups() -> Iterator[list[Row]]:
         requests = (RangeRequest(part.key, batch.offset, batch.bytes) for part, batch in batches)
         started = time.perf_counter()
         for (part, batch), data in zip(batches, transfer.ranges(requests, deadline=deadline), strict=True):
             started = clock.add("fetch", started)
-            rows = read_batch(data, part, batch, table, limits=transfer.limits)
+            rows = read_batch(data, part, batch, table, limits=transfer.limits, wanted=wanted)
             started = clock.add("decode", started)
-            yield from _grouped(row for row in rows if row.tensor in wanted)
+            yield from _grouped(rows)
             started = time.perf_counter()
 
     def concurrent(rows: Sequence[Row]) -> bool:

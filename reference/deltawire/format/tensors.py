@@ -5,15 +5,19 @@ from __future__ import annotations
 import hashlib
 import math
 import re
+import struct
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Annotated, Literal
 
+import numpy as np
+import numpy.typing as npt
 from msgspec import Meta
 
 from deltawire.errors import DeltawireError, InvalidStateError, MalformedRecordError
 from deltawire.format import features, strict_json
+from deltawire.format.boxes import Box, Shapes
 from deltawire.format.dtypes import Dtype, dtype_of, storage_shape
 from deltawire.format.keys import MAX_VERSION
 from deltawire.format.records import JSON_TYPE, Descriptor, ProtocolVersion, Record
@@ -61,16 +65,21 @@ class Tensor:
     shape: tuple[int, ...]
     storage_shape: tuple[int, ...] = field(repr=False)
     """Shape in stored elements; see ``dtypes.storage_shape``."""
+    elements: int = field(init=False, repr=False, compare=False)
+    """Number of stored elements."""
+    bytes: int = field(init=False, repr=False, compare=False)
+    """Size of the tensor's data."""
+
+    def __post_init__(self) -> None:
+        # Not cached properties: those take a lock each, and there are as many as tensors.
+        elements = math.prod(self.storage_shape)
+        object.__setattr__(self, "elements", elements)
+        object.__setattr__(self, "bytes", elements * self.dtype.width)
 
     @cached_property
-    def elements(self) -> int:
-        """Number of stored elements."""
-        return math.prod(self.storage_shape)
-
-    @property
-    def bytes(self) -> int:
-        """Size of the tensor's data."""
-        return self.elements * self.dtype.width
+    def whole(self) -> Box:
+        """The box that is all of the tensor."""
+        return Box((0,) * len(self.storage_shape), self.storage_shape)
 
     @cached_property
     def seed(self) -> int:
@@ -80,7 +89,7 @@ class Tensor:
 
 def digest_seed(name: str, dtype: str, shape: tuple[int, ...]) -> int:
     """First 8 bytes, little-endian, of sha256 over name, 0, dtype, 0 and each extent as u64 little-endian (DIG-1)."""
-    extents = b"".join(extent.to_bytes(8, "little") for extent in shape)
+    extents = struct.pack(f"<{len(shape)}Q", *shape)
     encoded = name.encode() + b"\0" + dtype.encode() + b"\0" + extents
     return int.from_bytes(hashlib.sha256(encoded).digest()[:8], "little")
 
@@ -99,6 +108,23 @@ class TensorTable:
     def by_name(self) -> dict[str, Tensor]:
         """Tensors by their own name; aliases are not in it."""
         return {tensor.name: tensor for tensor in self.tensors}
+
+    @cached_property
+    def entries(self) -> tuple[tuple[str, str, tuple[int, ...]], ...]:
+        """Name, dtype name and logical shape of each tensor."""
+        return tuple((tensor.name, tensor.dtype.name, tensor.shape) for tensor in self.tensors)
+
+    @cached_property
+    def shapes(self) -> Shapes:
+        """Storage shapes of all tensors."""
+        return Shapes([tensor.storage_shape for tensor in self.tensors])
+
+    @cached_property
+    def dtype_numbers(self) -> tuple[tuple[Dtype, ...], npt.NDArray[np.uint8]]:
+        """The dtypes that there are, and for each tensor which of them it has."""
+        found: dict[str, int] = {}
+        numbers = [found.setdefault(tensor.dtype.name, len(found)) for tensor in self.tensors]
+        return tuple(dtype_of(name) for name in found), np.array(numbers, np.uint8)
 
     @cached_property
     def state_bytes(self) -> int:
@@ -170,7 +196,8 @@ def _check_name(name: str, limits: Limits) -> None:
         encoded = name.encode("utf-8")
     except UnicodeEncodeError:
         raise MalformedRecordError("a tensor name is not valid Unicode") from None
-    limits.check("name_bytes", len(encoded), f"length of the name {name[:40]!r}")
+    if len(encoded) >= limits.name_bytes:  # there are as many as tensors, and words for each cost more than all else
+        limits.check("name_bytes", len(encoded), f"length of the name {name[:40]!r}")
     if name == "__metadata__" or _CONTROL.search(name):
         raise MalformedRecordError(f"the tensor name {name[:80]!r} is not allowed")
 
@@ -178,7 +205,9 @@ def _check_name(name: str, limits: Limits) -> None:
 def _check_entry(ordinal: int, entry: TensorEntry, limits: Limits) -> Tensor:
     _check_name(entry.name, limits)
     dtype = dtype_of(entry.dtype)
-    limits.check("dims", len(entry.shape), f"rank of {entry.name[:80]!r}")
+    if len(entry.shape) >= limits.dims:
+        limits.check("dims", len(entry.shape), f"rank of {entry.name[:80]!r}")
     tensor = Tensor(ordinal, entry.name, dtype, entry.shape, storage_shape(dtype, entry.shape))
-    limits.check("tensor_bytes", tensor.bytes, f"size of {entry.name[:80]!r}")
+    if tensor.bytes >= limits.tensor_bytes:
+        limits.check("tensor_bytes", tensor.bytes, f"size of {entry.name[:80]!r}")
     return tensor

@@ -6,8 +6,11 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
+import numpy as np
+
 from deltawire.consumer.loading import load_snapshot
-from deltawire.consumer.staging import Totals, check_disjoint, stage_row
+from deltawire.consumer.small_rows import stage_rows
+from deltawire.consumer.staging import Totals, check_disjoint
 from deltawire.deadline import Deadline
 from deltawire.errors import DeltawireError, FormatError, IntegrityError, UnsupportedError
 from deltawire.format.dtypes import Bits
@@ -129,13 +132,13 @@ class Replay:
         self, step: Step, batches: Sequence[tuple[Part, Batch]], fetched: Iterator[bytes]
     ) -> dict[int, list[Change]]:
         changes: dict[int, list[Change]] = {}
-        ours = {tensor.ordinal for tensor in self.tensors}
+        ours = np.zeros(len(self._table.tensors), np.bool_)
+        ours[self.tensors[0].ordinal : self.tensors[-1].ordinal + 1] = True
         for part, batch in batches:
-            for row in read_batch(next(fetched), part, batch, self._table, limits=self._transfer.limits):
-                if row.tensor in ours:
-                    tensor = self._table.tensors[row.tensor]
-                    change = stage_row(row, tensor, self._target.bits(tensor), step.totals)
-                    changes.setdefault(row.tensor, []).append(change)
+            limits = self._transfer.limits
+            rows = read_batch(next(fetched), part, batch, self._table, limits=limits, wanted=ours)
+            for change in stage_rows(rows, self._table, self._target.bits, step.totals):
+                changes.setdefault(change.tensor.ordinal, []).append(change)
             self.fetched += batch.bytes
         check_disjoint(change for group in changes.values() for change in group)
         return changes

@@ -2,25 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
-from deltawire.codecs.base import Stream
 from deltawire.codecs.registry import codec_of
 from deltawire.errors import DigestMismatchError, MalformedPartError, MalformedRowError, SizeMismatchError
-from deltawire.format.boxes import Box, check_box
+from deltawire.format.boxes import check_box
 from deltawire.format.records import Batch, Part
 from deltawire.format.strict_json import sha256
 from deltawire.format.tensors import Tensor, TensorTable
 from deltawire.limits import Limits
+from deltawire.parts.columns import Columns
 from deltawire.parts.message import read_claims
 from deltawire.parts.rows import FIXED_FIELDS, Row, part_schema
 
 
-def read_batch(data: bytes | memoryview, part: Part, batch: Batch, table: TensorTable, *, limits: Limits) -> list[Row]:
+def read_batch(
+    data: bytes | memoryview,
+    part: Part,
+    batch: Batch,
+    table: TensorTable,
+    *,
+    limits: Limits,
+    wanted: npt.NDArray[np.bool_] | None = None,
+) -> list[Row]:
     """Read the stored bytes of one batch.
+
+    With ``wanted``, a flag for each tensor of the table, only rows of these tensors are returned; all are checked.
 
     Checked in this order (PRT-5): size, sha256, the message's claims against the record and the limits; only then is
     anything decompressed, and the result validated in full.
@@ -47,9 +56,11 @@ def read_batch(data: bytes | memoryview, part: Part, batch: Batch, table: Tensor
     except (pa.ArrowException, OSError, ValueError) as error:
         raise MalformedPartError(f"{what} is not an Arrow record batch: {error}") from None
     _check_ranks(record_batch, limits, what)
-    rows = _rows(record_batch, part, table, what)
-    _check_range(rows, batch, what)
-    return rows
+    columns = Columns(record_batch, part.streams, table)
+    _check_rows(columns, table, what)
+    _check_range(columns, batch, what)
+    every = np.arange(len(columns.ordinals))
+    return columns.rows(every if wanted is None else every[wanted[columns.ordinals]])
 
 
 def _check_claims(stored: memoryview, part: Part, batch: Batch, what: str, limits: Limits) -> None:
@@ -74,66 +85,42 @@ def _check_ranks(record_batch: pa.RecordBatch, limits: Limits, what: str) -> Non
             raise MalformedRowError(f"{what}: a box of rank {rank:,}")  # BOX-1
 
 
-def _rows(record_batch: pa.RecordBatch, part: Part, table: TensorTable, what: str) -> list[Row]:
-    fixed = [record_batch.column(index).to_pylist() for index in range(len(FIXED_FIELDS))]
-    columns = {name: _Column(record_batch.column(len(FIXED_FIELDS) + at)) for at, name in enumerate(part.streams)}
-    filled = np.zeros(record_batch.num_rows, np.uint32)
-    for column in columns.values():
-        filled += np.diff(column.offsets) > 0
-    rows = []
-    for index, (ordinal, start, shape, codec, changed, before, after) in enumerate(zip(*fixed, strict=True)):
-        if ordinal >= len(table.tensors):
-            raise MalformedRowError(f"{what}: tensor {ordinal} is not in the table")
-        tensor = table.tensors[ordinal]
-        box = Box(tuple(start), tuple(shape))
-        name = f"{what}: {tensor.name[:80]!r}"
-        check_box(box, tensor.storage_shape, what=name)
-        if not 1 <= changed <= box.elements:
-            raise MalformedRowError(f"{name}: {changed:,} changes in a box of {box.elements:,}")  # ROW-2
-        rows.append(
-            Row(
-                tensor=ordinal,
-                box=box,
-                codec=codec,
-                changed=changed,
-                digest_before=before,
-                digest_after=after,
-                streams=_streams(columns, index, int(filled[index]), codec, tensor, name),
-            )
-        )
-    return rows
+def _check_rows(columns: Columns, table: TensorTable, what: str) -> None:
+    for index in columns.suspects():
+        _check_row(columns, index, table, what)
 
 
-def _streams(
-    columns: Mapping[str, _Column], index: int, filled: int, codec: str, tensor: Tensor, name: str
-) -> dict[str, Stream]:
-    """The streams that a row's codec needs, of which ``filled`` are not empty. ROW-3
+def _check_row(columns: Columns, index: int, table: TensorTable, what: str) -> None:
+    """Check one row by itself. ROW-1 to ROW-3
 
-    A view takes more memory than an empty stream, and a hostile part has many of those: no others are made.
+    Raises:
+        MalformedRowError: it cannot be.
+        UnsupportedCodecError: a codec that is not in the registry.
     """
+    ordinal = int(columns.ordinals[index])
+    if ordinal >= len(table.tensors):
+        raise MalformedRowError(f"{what}: tensor {ordinal} is not in the table")
+    tensor, box, changed = table.tensors[ordinal], columns.box(index), columns.changed(index)
+    name = f"{what}: {tensor.name[:80]!r}"
+    check_box(box, tensor.storage_shape, what=name)
+    if not 1 <= changed <= box.elements:
+        raise MalformedRowError(f"{name}: {changed:,} changes in a box of {box.elements:,}")  # ROW-2
+    _check_streams(columns, index, tensor, name)
+
+
+def _check_streams(columns: Columns, index: int, tensor: Tensor, name: str) -> None:
+    """A row has the streams that its codec needs, and no other that is not empty. ROW-3"""
+    codec = columns.codec(index)
     needed = codec_of(codec).streams(tensor.dtype)
-    if missing := [stream for stream in needed if stream not in columns]:
+    if missing := [stream for stream in needed if stream not in columns.streams]:
         raise MalformedRowError(f"{name}: the part has no stream {missing[0]}")
-    streams = {stream: columns[stream][index] for stream in needed}
-    if filled != sum(len(data) > 0 for data in streams.values()):
-        extra = next(stream for stream, column in columns.items() if stream not in streams and len(column[index]))
+    if columns.filled[index] != sum(len(columns.streams[stream][index]) > 0 for stream in needed):
+        filled = (stream for stream, column in columns.streams.items() if len(column[index]))
+        extra = next(stream for stream in filled if stream not in needed)
         raise MalformedRowError(f"{name}: {codec} has no stream {extra}")
-    return streams
 
 
-def _check_range(rows: list[Row], batch: Batch, what: str) -> None:
-    ordinals = [row.tensor for row in rows]
-    if not ordinals or (min(ordinals), max(ordinals)) != (batch.first_tensor, batch.last_tensor):
+def _check_range(columns: Columns, batch: Batch, what: str) -> None:
+    ordinals = columns.ordinals
+    if not len(ordinals) or (ordinals.min(), ordinals.max()) != (batch.first_tensor, batch.last_tensor):
         raise MalformedPartError(f"{what} does not hold the tensors that the record says")
-
-
-class _Column:
-    """The streams of one name, a row each."""
-
-    def __init__(self, column: pa.LargeBinaryArray) -> None:
-        _, offsets, data = column.buffers()
-        self.offsets = np.frombuffer(offsets, np.int64)[column.offset : column.offset + len(column) + 1]
-        self._data = np.frombuffer(data, np.uint8) if data is not None else np.empty(0, np.uint8)
-
-    def __getitem__(self, index: int) -> Stream:
-        return self._data[self.offsets[index] : self.offsets[index + 1]]

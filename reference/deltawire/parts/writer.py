@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -14,11 +15,18 @@ from deltawire.limits import MIB
 from deltawire.parts.message import decoded_bytes
 from deltawire.parts.rows import Row, part_schema
 
+_NOTHING = np.empty(0, np.uint8)
 _EARLY = 4
 """A part is closed at this fraction of all before it, from a MiB on: the first is stored while the next ones are made,
 and when the last row is there, little is left to store."""
 MAGIC_BYTES = 8
 """An Arrow file begins with ``ARROW1`` and two zero bytes; the schema message follows."""
+
+BATCHES_BEFORE_LARGER = 4096
+PARTS_BEFORE_LARGER = 1024
+LARGEST_BATCH = 64 * MIB
+"""Batches do not grow beyond this size before compression, parts not beyond the next."""
+LARGEST_PART = 512 * MIB
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,6 +39,21 @@ class PartOptions:
     """A part is closed when it reaches this size, or sooner while little was written: see ``_EARLY``."""
     level: int = 3
     """zstd level."""
+
+    def batch_limit(self, before: int) -> int:
+        """What closes a batch after so many before it.
+
+        The sizes double as their number grows: a record names every batch and part, and has a largest size. PRT-7
+        """
+        return _doubled(self.batch_bytes, before // BATCHES_BEFORE_LARGER, LARGEST_BATCH)
+
+    def part_limit(self, before: int) -> int:
+        """What closes a part after so many before it."""
+        return _doubled(self.part_bytes, before // PARTS_BEFORE_LARGER, LARGEST_PART)
+
+
+def _doubled(size: int, times: int, most: int) -> int:
+    return max(size, min(size << min(times, 32), most))
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +91,7 @@ class PartWriter:
         self._ipc = pa.ipc.IpcWriteOptions(compression=pa.Codec("zstd", options.level))
         self._rows: list[Row] = []
         self._row_bytes = 0
+        self._batches = 0
         self._open: _Open | None = None
         self._written = 0
         self.parts: list[Part] = []
@@ -76,8 +100,8 @@ class PartWriter:
     def add(self, row: Row) -> None:
         """Add a row; may store a part."""
         self._rows.append(row)
-        self._row_bytes += sum(len(stream) for stream in row.streams.values())
-        if self._row_bytes >= self._options.batch_bytes:
+        self._row_bytes += sum(map(len, row.streams.values()))
+        if self._row_bytes >= self._options.batch_limit(self._batches):
             self._flush_batch()
 
     def finish(self) -> tuple[Part, ...]:
@@ -100,9 +124,10 @@ class PartWriter:
         if current is None:
             current = self._open = self._start(names)
         _write_batch(current, self._rows)
+        self._batches += 1
         self._rows, self._row_bytes = [], 0
         early = max(MIB, self._written // _EARLY)
-        if current.sink.tell() >= min(early, self._options.part_bytes):
+        if current.sink.tell() >= min(early, self._options.part_limit(len(self.parts))):
             self._flush_part(current)
 
     def _start(self, streams: tuple[str, ...]) -> _Open:
@@ -151,25 +176,30 @@ def _sealed(batch: _Written, data: pa.Buffer) -> Batch:
 
 
 def _record_batch(rows: list[Row], current: _Open) -> pa.RecordBatch:
-    fixed = (
-        [row.tensor for row in rows],
-        [row.box.start for row in rows],
-        [row.box.shape for row in rows],
-        [row.codec for row in rows],
-        [row.changed for row in rows],
-        [row.digest_before for row in rows],
-        [row.digest_after for row in rows],
-    )
-    columns = [pa.array(values, current.schema.field(index).type) for index, values in enumerate(fixed)]
-    columns += [_binary_column(rows, name) for name in current.streams]
+    columns = [
+        pa.array(np.fromiter([row.tensor for row in rows], np.uint32, len(rows))),
+        _list_column([row.box.start for row in rows], current.schema.field("box_start").type),
+        _list_column([row.box.shape for row in rows], current.schema.field("box_shape").type),
+        pa.array([row.codec for row in rows], pa.utf8()),
+        pa.array(np.fromiter([row.changed for row in rows], np.uint64, len(rows))),
+        pa.array(np.fromiter([row.digest_before for row in rows], np.uint64, len(rows))),
+        pa.array(np.fromiter([row.digest_after for row in rows], np.uint64, len(rows))),
+        *(_binary_column(rows, name) for name in current.streams),
+    ]
     return pa.RecordBatch.from_arrays(columns, schema=current.schema)
 
 
+def _list_column(lists: list[tuple[int, ...]], kind: pa.ListType) -> pa.ListArray:
+    offsets = np.zeros(len(lists) + 1, np.int32)
+    np.cumsum([*map(len, lists)], out=offsets[1:])
+    values = np.fromiter(itertools.chain.from_iterable(lists), np.uint64, int(offsets[-1]))
+    return pa.ListArray.from_arrays(pa.array(offsets), pa.array(values), kind)
+
+
 def _binary_column(rows: list[Row], name: str) -> pa.LargeBinaryArray:
-    empty = np.empty(0, np.uint8)
-    streams = [row.streams.get(name, empty) for row in rows]
+    streams = [row.streams.get(name, _NOTHING) for row in rows]
     offsets = np.zeros(len(rows) + 1, np.int64)
-    np.cumsum([len(stream) for stream in streams], out=offsets[1:])
+    np.cumsum([*map(len, streams)], out=offsets[1:])
     data = np.concatenate(streams)
     return pa.Array.from_buffers(pa.large_binary(), len(rows), [None, pa.py_buffer(offsets), pa.py_buffer(data)])
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -12,8 +12,11 @@ from deltawire.errors import SourceChangedError
 from deltawire.format.dtypes import Bits
 from deltawire.format.tensors import Tensor, TensorTable
 from deltawire.kernels.merge import Ascending
-from deltawire.producer.comparing import CHUNK, HeldTensor, KeepOld, SourceTensor, TensorPair
+from deltawire.kernels.scan import Room
+from deltawire.producer.comparing import CHUNK, HeldTensor, KeepOld, SourceTensor, TensorPair, flat_indices_of
+from deltawire.producer.deltas import Sums
 from deltawire.producer.encoding import BOX_ELEMENTS
+from deltawire.producer.small_tensors import SmallPair, compare_small
 
 _MASK = (1 << 64) - 1
 
@@ -106,6 +109,34 @@ class BaseState:
         self.digests[tensor.ordinal] = (self.digests[tensor.ordinal] + moved) & _MASK
         if moved != (after - before) & _MASK:
             raise SourceChangedError(f"{tensor.name!r} was changed while it was being published")
+
+    def advance_small(self, group: Sequence[SmallPair], sums: Mapping[int, Sums], room: Room) -> None:
+        """The same for many small tensors.
+
+        Args:
+            group: each brought together with its new state by ``pair``.
+            sums: of their rows, as committed, by ordinal.
+            room: for as many elements as the group has.
+
+        Raises:
+            SourceChangedError: as ``advance``.
+        """
+        pairs = {tensor.ordinal: pair for tensor, pair in group}
+        moved = dict.fromkeys(pairs, 0)
+        with self._lock:
+            for found in compare_small(group, room):
+                for at, tensor in enumerate(found.tensors):
+                    keep = self._keeper(tensor.ordinal)
+                    if keep is not None:
+                        changes = found.change(at).changes
+                        keep(flat_indices_of(changes.positions, 0, tensor.elements), changes.old.copy())
+                    pairs[tensor.ordinal].overwrite(found.new_bits(at))
+                    moved[tensor.ordinal] = found.after[at] - found.before[at]
+        for tensor, _ in group:
+            by, committed = moved[tensor.ordinal], sums[tensor.ordinal]
+            self.digests[tensor.ordinal] = (self.digests[tensor.ordinal] + by) & _MASK
+            if (by - committed.after + committed.before) & _MASK:
+                raise SourceChangedError(f"{tensor.name!r} was changed while it was being published")
 
     def _keeper(self, ordinal: int) -> KeepOld | None:
         """What notes the changes of a tensor, to be undone for the freeze; notes that outweigh it end here."""

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Hashable, Sequence
+from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -76,6 +77,17 @@ class TensorPair(ABC):
     """What the base holds of one tensor, and what it may become. Several boxes may be compared at once."""
 
     held: HeldTensor
+    place: Hashable
+    """Pairs of one dtype that have this in common can be brought ``end_to_end``."""
+
+    @classmethod
+    @abstractmethod
+    def end_to_end(cls, pairs: Sequence[Any]) -> tuple[Bits, Bits]:
+        """All old and all new bits of several small tensors of one place and dtype, on the CPU, as new arrays."""
+
+    @abstractmethod
+    def overwrite(self, bits: Bits) -> None:
+        """Make these bits, of all of the tensor, the ones that are held."""
 
     @abstractmethod
     def change(self, start: int, stop: int, room: Room, *, whole_from: float) -> BoxChange | None:
@@ -133,9 +145,19 @@ class SourceArray(SourceTensor):
 class ArrayPair(TensorPair):
     """Compares on the CPU; a source that is elsewhere is copied over as it is read."""
 
+    place = "cpu"
+
     def __init__(self, held: HeldArray, new: SourceTensor) -> None:
         self.held: HeldArray = held
         self._new = new
+
+    @classmethod
+    def end_to_end(cls, pairs: Sequence[Self]) -> tuple[Bits, Bits]:
+        news = [pair._new.read(0, pair.held.elements) for pair in pairs]  # noqa: SLF001 - of the same class
+        return np.concatenate([pair.held.bits for pair in pairs]), np.concatenate(news)
+
+    def overwrite(self, bits: Bits) -> None:
+        np.copyto(self.held.bits, bits)
 
     def change(self, start: int, stop: int, room: Room, *, whole_from: float) -> BoxChange | None:
         before, after = self.held.read(start, stop), self._new.read(start, stop)

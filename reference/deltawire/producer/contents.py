@@ -10,11 +10,13 @@ from deltawire.deadline import Deadline
 from deltawire.format import keys
 from deltawire.format.records import Delta, Descriptor, File, Snapshot, VersionRecord
 from deltawire.format.strict_json import sha256
-from deltawire.format.tensors import TensorTable
+from deltawire.format.tensors import Tensor, TensorTable
+from deltawire.kernels.scan import Room
 from deltawire.parts.writer import PartOptions, PartWriter
 from deltawire.producer.base import BaseState
 from deltawire.producer.deltas import Sums, encode_delta
 from deltawire.producer.encoding import EncodingPool
+from deltawire.producer.small_tensors import GROUP_ELEMENTS, SMALL_ELEMENTS, groups
 from deltawire.producer.source import Source
 from deltawire.producer.uploads import Uploads
 from deltawire.snapshots.writer import write_files, write_snapshot, write_table
@@ -63,9 +65,16 @@ class Contents:
 
     def advance(self, source: Source) -> None:
         """Take the new bits of a committed delta over into the base. Raises SourceChangedError."""
+        small: list[Tensor] = []
         for ordinal, sums in self.changed.items():
             tensor = self.table.tensors[ordinal]
-            self.base.advance(tensor, source.tensor(tensor.name), before=sums.before, after=sums.after)
+            if tensor.elements <= SMALL_ELEMENTS:
+                small.append(tensor)
+            else:
+                self.base.advance(tensor, source.tensor(tensor.name), before=sums.before, after=sums.after)
+        room = Room(GROUP_ELEMENTS)
+        for group in groups((tensor, self.base.pair(tensor, source.tensor(tensor.name))) for tensor in small):
+            self.base.advance_small(group, self.changed, room)
 
 
 def store_delta(

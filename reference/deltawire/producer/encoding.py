@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from typing import Self
 
 import numpy as np
@@ -14,6 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from deltawire.codecs.base import BoxChange, Codec, LazyBoxChange, Stream
+from deltawire.codecs.gap import GapCodec, encode_rows
 from deltawire.codecs.registry import CODECS
 from deltawire.format.boxes import Box, flat_range, split
 from deltawire.format.dtypes import Bits, Dtype
@@ -23,6 +25,14 @@ from deltawire.kernels.digest import digest_changes, digest_range
 from deltawire.kernels.scan import Changes, Room
 from deltawire.parts.rows import Row
 from deltawire.producer.comparing import ArrayPair, HeldArray, SourceArray, TensorPair
+from deltawire.producer.small_tensors import (
+    GROUP_ELEMENTS,
+    SMALL_ELEMENTS,
+    Group,
+    SmallChanges,
+    SmallPair,
+    compare_small,
+)
 
 BOX_ELEMENTS = 1 << 22
 """Boxes are cut at this size, so that a batch stays small even when all of a box changed."""
@@ -78,6 +88,35 @@ class Encoder:
         change = pair.change(start, start + length, room, whole_from=DENSE_FRACTION * length)
         return None if change is None else self._row(tensor, box, start, change)
 
+    def small_rows(self, group: Sequence[SmallPair], room: Room) -> list[Row]:
+        """The rows of several small tensors of any dtypes, in table order; of what did not change nothing is made.
+
+        Args:
+            group: tensors in table order with their two states, of at most ``BOX_ELEMENTS`` together.
+            room: for scans of ``BOX_ELEMENTS``.
+        """
+        rows = [row for found in compare_small(group, room) for row in self._small_rows(found)]
+        return sorted(rows, key=lambda row: row.tensor)
+
+    def _small_rows(self, found: SmallChanges) -> Iterator[Row]:
+        dtype = found.tensors[0].dtype
+        gaps = self._sparse(dtype).name == GapCodec.name
+        sparse = encode_rows(found.changes, found.ends, firsts=found.firsts, dtype=dtype) if gaps else None
+        for at, (tensor, changed) in enumerate(zip(found.tensors, found.counts(), strict=True)):
+            digests = found.before[at], found.after[at]
+            if sparse is None or changed >= DENSE_FRACTION * tensor.elements:
+                yield self._row(tensor, tensor.whole, 0, found.change(at), digests)
+            else:
+                yield Row(
+                    tensor=tensor.ordinal,
+                    box=tensor.whole,
+                    codec=GapCodec.name,
+                    changed=changed,
+                    digest_before=digests[0],
+                    digest_after=digests[1],
+                    streams=sparse[at],
+                )
+
     def changed_rows(
         self, tensor: Tensor, positions: npt.NDArray[np.unsignedinteger], old: Bits, new: Bits
     ) -> Iterator[Row]:
@@ -100,12 +139,15 @@ class Encoder:
                 changes = Changes(inside, old[first:last], take(after, inside))
                 yield self._row(tensor, box, start, _known_change(after, changes))
 
-    def _row(self, tensor: Tensor, box: Box, start: int, change: BoxChange) -> Row:
+    def _row(
+        self, tensor: Tensor, box: Box, start: int, change: BoxChange, digests: tuple[int, int] | None = None
+    ) -> Row:
+        """The row of a change; ``digests`` are those of the changed elements, if they are known already."""
         codec, streams = self._encode(tensor, change)
         seed, first, changes = np.uint64(tensor.seed), np.uint64(start), change.changes
         if codec.name == "dense":  # covers every element, changed or not. DEN-2
             digests = digest_range(change.old, seed, first), digest_range(change.new, seed, first)
-        else:
+        elif digests is None:
             digests = digest_changes(changes.old, changes.new, changes.positions, seed, first)
         return Row(
             tensor=tensor.ordinal,
@@ -155,31 +197,47 @@ class EncodingPool:
 
     def encode(self, tensors: tuple[Tensor, ...], pair_of: Callable[[Tensor], TensorPair]) -> Iterator[Row]:
         """Rows of all tensors; only a few boxes are ahead of what was taken, however large a tensor is."""
-        pending: deque[Future[Row | None]] = deque()
+        pending: deque[Future[list[Row]]] = deque()
         try:
-            for tensor in tensors:
-                pair = pair_of(tensor)
-                for box in split(tensor.storage_shape, BOX_ELEMENTS):
-                    pending.append(self._pool.submit(self._one, tensor, box, pair))
-                    if len(pending) > self._workers + 1:
-                        yield from _present(pending.popleft())
+            for task in self._tasks(tensors, pair_of):
+                pending.append(self._pool.submit(task))
+                if len(pending) > self._workers + 1:
+                    yield from pending.popleft().result()
             while pending:
-                yield from _present(pending.popleft())
+                yield from pending.popleft().result()
         finally:
             for future in pending:
                 future.cancel()
 
-    def _one(self, tensor: Tensor, box: Box, pair: TensorPair) -> Row | None:
-        return self._encoder.row(tensor, box, pair, self._room())
+    def _tasks(
+        self, tensors: tuple[Tensor, ...], pair_of: Callable[[Tensor], TensorPair]
+    ) -> Iterator[Callable[[], list[Row]]]:
+        """A box each of large tensors; small ones together, because a task costs more than many of them."""
+        limit = min(GROUP_ELEMENTS, BOX_ELEMENTS)
+        group = Group(limit)
+        for tensor in tensors:
+            pair = pair_of(tensor)
+            small = tensor.elements <= min(SMALL_ELEMENTS, limit)
+            if group.pairs and not (small and group.takes(tensor)):
+                yield partial(self._small, group.pairs)
+                group = Group(limit)
+            if small:
+                group.add((tensor, pair))
+                continue
+            for box in split(tensor.storage_shape, BOX_ELEMENTS):
+                yield partial(self._one, tensor, box, pair)
+        if group.pairs:
+            yield partial(self._small, group.pairs)
+
+    def _small(self, group: list[SmallPair]) -> list[Row]:
+        return self._encoder.small_rows(group, self._room())
+
+    def _one(self, tensor: Tensor, box: Box, pair: TensorPair) -> list[Row]:
+        row = self._encoder.row(tensor, box, pair, self._room())
+        return [] if row is None else [row]
 
     def _room(self) -> Room:
         room: Room | None = getattr(self._local, "room", None)
         if room is None:
             room = self._local.room = Room(BOX_ELEMENTS)
         return room
-
-
-def _present(future: Future[Row | None]) -> Iterator[Row]:
-    row = future.result()
-    if row is not None:
-        yield row

@@ -270,7 +270,8 @@ class Publisher:
         """The base's own table if the state still fits it, else a new one, which makes a rebase (VSN-5)."""
         base = self._line.base
         if base is not None:
-            same = {(t.name, t.dtype.name, t.shape) for t in base.table.tensors} == set(source.entries)
+            entries = base.table.entries
+            same = source.entries == entries or set(source.entries) == set(entries)
             if same and base.table.aliases == source.aliases:
                 return base.table
         return build_table(source.entries, aliases=source.aliases, limits=self._limits)

@@ -59,6 +59,9 @@ def open_source(state: StateLike, *, dtypes: Mapping[str, str], limits: Limits, 
     raise InvalidStateError(f"a {type(state).__name__} cannot be published")
 
 
+_STORAGE = {width: np.dtype(f"<u{width}") for width in (1, 2, 4, 8)}
+
+
 class ArraysSource(Source):
     """NumPy arrays by name; arrays that share their memory are aliases."""
 
@@ -70,8 +73,9 @@ class ArraysSource(Source):
 
     def bits(self, name: str) -> Bits:
         array = self._arrays[name]
-        flat = np.ascontiguousarray(array, array.dtype.newbyteorder("<")).reshape(-1)  # DTY-4
-        return flat.view(f"<u{flat.itemsize}")
+        if not array.flags.c_contiguous or array.dtype.newbyteorder("<") != array.dtype:  # DTY-4
+            array = np.ascontiguousarray(array, array.dtype.newbyteorder("<"))
+        return array.reshape(-1).view(_STORAGE[array.itemsize])
 
 
 def _place(array: npt.NDArray[np.generic]) -> Hashable:

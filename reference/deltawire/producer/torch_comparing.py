@@ -6,8 +6,9 @@ encodes a copy of one box with what is found in it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from typing import Self
 
 import numpy as np
 import torch
@@ -100,7 +101,22 @@ class TorchPair(TensorPair):
 
     def __init__(self, held: HeldOnDevice, new: SourceOnDevice) -> None:
         self.held: HeldOnDevice = held
+        self.place = held.flat.device
         self._new = new
+
+    @classmethod
+    def end_to_end(cls, pairs: Sequence[Self]) -> tuple[Bits, Bits]:
+        if not any(pair.held.elements for pair in pairs):
+            nothing = np.empty(0, pairs[0].held.storage)
+            return nothing, nothing
+        news = [pair._new.run(0, pair.held.elements) for pair in pairs]  # noqa: SLF001 - of the same class
+        old, new = fetch_together(torch.cat([pair.held.flat for pair in pairs]), torch.cat(news))
+        return old, new
+
+    def overwrite(self, bits: Bits) -> None:
+        with torch.inference_mode(mode=False):
+            self.held.flat.copy_(from_numpy(bits))
+        settle([self.held.flat.device])
 
     def change(self, start: int, stop: int, room: Room, *, whole_from: float) -> BoxChange | None:
         before, after = self.held.flat[start:stop], self._new.run(start, stop)
