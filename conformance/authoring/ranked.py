@@ -20,7 +20,7 @@ FEATURES = ("ranked",)
 CUT = (99, 126, 255)
 """Last levels of three classes."""
 NONE, ALL, BITMAP = 64, 96, 128
-CODES = (*range(64), NONE, ALL, BITMAP)
+CODES: tuple[int, ...] = (*range(64), NONE, ALL, BITMAP)
 """All code bytes that there are."""
 Choose = Callable[[Sequence[int], int], int]
 """A code byte for a subset of so many things."""
@@ -99,7 +99,8 @@ def shortest(meant: Sequence[int], things: int) -> int:
     """The code that takes the fewest bits."""
     if not meant or len(meant) == things:
         return ALL if meant else NONE
-    return min((*range(64), BITMAP), key=lambda code: len(subset(meant, things, code)))
+    lengths = {code: len(subset(meant, things, code)) for code in CODES if code not in {NONE, ALL}}
+    return min(lengths, key=lambda code: lengths[code])
 
 
 def listed(parameter: int) -> Choose:
