@@ -186,7 +186,7 @@ def ranked(*, reader_features: tuple[str, ...] = ("ranked",), codec: str = "rank
 
 def forgotten_in_record() -> Stream:
     stream = ranked()
-    stream.delta(trained(stream.states[1], 2), codec="ranked", edit=setting(reader_features=[]))
+    stream.delta(trained(stream.states[1], 2), codec="ranked", edit=setting(reader_features=[], writer_features=[]))
     stream.head(2)
     return stream
 

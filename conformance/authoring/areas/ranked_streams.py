@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from authoring.drafts import Draft, published, worked
+from authoring.drafts import Draft, published, refused_next, worked
+from authoring.nexts import assign
 from authoring.producing import LEASE, next_states, producing, refused_whole, resting_stream, version
 from authoring.ranked import AREA, FEATURES, ranked_stream
 from authoring.states import State, small_model, trained, values
@@ -23,6 +24,17 @@ def drafts() -> Iterator[Draft]:
     yield from _publishing()
     yield from _earlier_versions()
     yield from _maintaining()
+    yield _for_writers_only()
+
+
+def _for_writers_only() -> Draft:
+    stream = ranked_stream("for writers only", small_model())
+    state = trained(small_model(), 1)
+    return refused_next(
+        AREA, "for-writers-only", "a record that lists ranked as a writer feature, and not as a reader feature",
+        ["VER-3"], stream, "malformed_record", grow=lambda s: s.delta(state, edit=assign("reader_features", [])),
+        features=FEATURES,
+    )  # fmt: skip
 
 
 def _line(name: str, *, versions: int) -> Stream:
@@ -63,6 +75,11 @@ def _publishing() -> Iterator[Draft]:
         AREA, "not-ranked", "a stream without the feature ranked, and a producer that demands it", ["OPN-3"],
         stream=stream, error="invalid_argument", options={"ranked": True}, features=FEATURES,
         judged=refused_whole(stream),
+    )  # fmt: skip
+    yield producing(
+        AREA, "absolute-demanded-too", "a producer that is told to create a stream with absolute and ranked",
+        ["OPN-3"], error="invalid_argument", options={"ranked": True, "absolute": True},
+        features=("ranked", "absolute"), judged={"absent": ("stream.json", version(0))},
     )  # fmt: skip
     stream = resting_stream("none asked")
     yield producing(

@@ -93,6 +93,13 @@ def _forgets_reader_features(envelope: Any) -> Any:
     return lambda *given, **members: envelope(*given, **members) | {"reader_features": ()}
 
 
+def _absolute_alone(publisher: Any) -> Any:
+    def made(*given: Any, **options: Any) -> Any:
+        return publisher(*given, **options | {"ranked": options["ranked"] and not options["absolute"]})
+
+    return made
+
+
 _LEFT = "if codes or any(bits.rest()) or len(bits.rest()) > 7:"
 _NO_CLASSES = "if not 1 <= classes[0] <= 16 or len(ends) != classes[0] or ends[-1] != 255 or sorted(set(ends)) != ends:"
 _RANGE = "if not 0 <= magnitude < top or (item in down and distance == 0):"
@@ -294,6 +301,23 @@ CHECKS = [
         caught_by=cases("boxes"),
     ),
 ]
+RECORDS = [
+    Mutant(
+        name="ranked-for-writers-only",
+        what="does not miss a reader feature that is a writer feature",
+        patch=edit(
+            "deltawire.format.records:_check_envelope",
+            ("set(record.writer_features) & features.READER_FEATURES - set(record.reader_features)", "set()"),
+        ),
+        caught_by=cases("for-writers-only"),
+    ),
+    Mutant(
+        name="ranked-and-absolute",
+        what="creates a stream with absolute alone where ranked is demanded too",
+        patch=wrap("deltawire:Publisher", by=_absolute_alone),
+        caught_by=cases("absolute-demanded-too"),
+    ),
+]
 WRITERS = [
     Mutant(
         name="ranked-by-new-levels",
@@ -330,4 +354,4 @@ WRITERS = [
         caught_by=cases("absolute-too not-asked-for"),
     ),
 ]
-MUTANTS = [*READERS, *CHECKS, *WRITERS]
+MUTANTS = [*READERS, *CHECKS, *RECORDS, *WRITERS]
