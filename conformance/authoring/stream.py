@@ -72,16 +72,21 @@ class Stream:
     Args:
         name: of the stream; what its identities are made from.
         signers: names of keys in ``signing_keys``; the first one signs.
-        writer_features: besides ``signed``.
+        writer_features: besides ``signed`` and reader features.
+        reader_features: of both lists (VER-3).
     """
 
-    def __init__(self, name: str, *, signers: Sequence[str] = (), writer_features: Sequence[str] = ()) -> None:
+    def __init__(
+        self, name: str, *, signers: Sequence[str] = (), writer_features: Sequence[str] = (),
+        reader_features: Sequence[str] = (),
+    ) -> None:  # fmt: skip
         self.name = name
         self.stream_id = named_uuid(name, "stream")
         self.signers = list(signers)
         self.signer: str | None = self.signers[0] if self.signers else None
         """Who signs the records that come next."""
-        self.writer_features = [*writer_features, *(["signed"] if signers else [])]
+        self.reader_features = list(reader_features)
+        self.writer_features = [*writer_features, *reader_features, *(["signed"] if signers else [])]
         self.objects: dict[str, bytes] = {}
         self.records: list[Json] = []
         """Version records, by number."""
@@ -106,7 +111,7 @@ class Stream:
             "epoch": 0,
             "created_at": f"2026-12-01T09:{self._commits // 60 % 60:02d}:{self._commits % 60:02d}Z",
             "producer": dict(PRODUCER),
-            "reader_features": [],
+            "reader_features": list(self.reader_features),
             "writer_features": list(self.writer_features),
             "metadata": {},
         }

@@ -175,6 +175,30 @@ def absolute() -> Stream:
     return stream
 
 
+def ranked(*, reader_features: tuple[str, ...] = ("ranked",), codec: str = "ranked", **more: Any) -> Stream:
+    stream = Stream("check", reader_features=reader_features, **more)
+    stream.create()
+    stream.rebase(small_model())
+    stream.delta(trained(small_model(), 1), codec=codec)
+    stream.head(1)
+    return stream
+
+
+def forgotten_in_record() -> Stream:
+    stream = ranked()
+    stream.delta(trained(stream.states[1], 2), codec="ranked", edit=setting(reader_features=[], writer_features=[]))
+    stream.head(2)
+    return stream
+
+
+def forgotten_in_span() -> Stream:
+    stream = ranked(reader_features=(), codec="gap")
+    stream.delta(trained(stream.states[1], 2))
+    stream.span(0, 2, codec="ranked")
+    stream.head(2)
+    return stream
+
+
 def featureless_head() -> Stream:
     stream = Stream("check", writer_features=["absolute"])
     stream.create()
@@ -331,6 +355,15 @@ CASES_OF_CHECK = [
         edit=within("delta", changed_tensors=2)), deep=True),
     Case("COD-2", "error", keys.version_key(1), absolute),
     Case("COD-2", "error", "data/", absolute, deep=True),
+    Case("COD-2", "error", keys.version_key(1), lambda: ranked(writer_features=["absolute"])),
+    Case("COD-2", "error", "data/", lambda: ranked(writer_features=["absolute"]), deep=True),
+    Case("COD-4", "error", keys.version_key(1), lambda: ranked(reader_features=())),
+    Case("COD-4", "error", "data/", lambda: ranked(reader_features=()), deep=True),
+    Case("COD-4", "error", keys.version_key(2), forgotten_in_record),
+    Case("COD-4", "error", "data/", forgotten_in_record, deep=True),
+    Case("COD-4", "error", keys.span_key(0, 2), forgotten_in_span),
+    Case("COD-4", "error", "data/", forgotten_in_span, deep=True),
+    Case("STR-4", "error", keys.version_key(2), forgotten_in_record),
     Case("DSC-1", "error", "data/", lambda: without(full().records[2]["delta"]["parts"][0]["key"]),
          code="missing_object"),
     Case("DIG-5", "error", keys.version_key(1), lambda: last_delta(
@@ -358,7 +391,7 @@ def test_found(case: Case) -> None:
 
 
 @pytest.mark.parametrize("deep", [False, True])
-@pytest.mark.parametrize("make", [full, lambda: small_stream("check"), lambda: None])
+@pytest.mark.parametrize("make", [full, lambda: small_stream("check"), ranked, lambda: None])
 def test_nothing_is_found(make: Callable[[], Stream | None], deep: bool) -> None:
     stream = make()
     assert checked(dict(whole()) if stream is None else stream.objects, deep=deep) == []

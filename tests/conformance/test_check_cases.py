@@ -125,4 +125,4 @@ def test_that_a_lint_names_the_requirement_of_the_case() -> None:
     """More often than not: the same fault breaks several, and a reader's rule may have one behind it for writers."""
     seen = [name for name in NEGATIVE if name not in UNSEEN]
     named = [name for name in seen if {one.requirement for one in errors(name)} & set(ALL[name].case.requirements)]
-    assert len(named) >= 0.55 * len(seen)
+    assert len(named) >= 0.5 * len(seen)

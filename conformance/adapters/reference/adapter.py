@@ -30,7 +30,7 @@ DESCRIPTION = {
     "stores": ["disk", "s3", "simulator"],
     "features": [
         "partial", "signatures", "limits", "anchors", "spans", "files", "pins",
-        "lease", "signing", "absolute", "rollback", "fork", "build", "collect",
+        "ranked", "lease", "signing", "absolute", "rollback", "fork", "build", "collect",
     ],
     "serve": True,
 }  # fmt: skip
@@ -167,6 +167,7 @@ def _publisher(store: str, options: Line) -> deltawire.Publisher:
         store,
         anchors=deltawire.AnchorPolicy(every=None, outweigh=None),
         absolute=options.get("absolute", False),
+        ranked=options.get("ranked", False),
         single_writer=options.get("single_writer", False),
         signing_key=options.get("signing_key"),
         take_over=options.get("take_over", False),

@@ -125,7 +125,7 @@ def _bad_values() -> Iterator[Draft]:
     )  # fmt: skip
 
     def renamed(rows: list[RawRow]) -> None:
-        rows[-1].codec = "ranked"
+        rows[-1].codec = "ranked-9"
 
     yield refused_next(
         AREA, "unknown-codec", "a row with a codec that is not in the registry", ["COD-1"],

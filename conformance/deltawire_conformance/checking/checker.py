@@ -160,8 +160,8 @@ def _contents(store: Store, seen: Examination, *, deep: bool) -> Iterator[Findin
                 looked.add(part.key)
                 yield from file_findings(store, part)
         if deep and delta is not None and key not in broken:
-            absolute = "absolute" in record.writer_features
-            yield from row_findings(store, key, delta, table, absolute=absolute)
+            absolute, ranked = "absolute" in record.writer_features, "ranked" in record.reader_features
+            yield from row_findings(store, key, delta, table, absolute=absolute, ranked=ranked)
 
 
 def _parts_of(record: VersionRecord | AnchorRecord | SpanRecord) -> tuple[Snapshot | None, Delta | None]:

@@ -75,9 +75,13 @@ def _envelope(key: str, record: Envelope, stream: StreamRecord) -> Iterator[Find
         why = "records of this kind are not signed" if stream.signing_keys else "the stream is not signed"
         yield _say("SIG-2", "error", key, f"it has a signature, but {why}")
     # A pin is written by a consumer, of which no writer feature asks anything.
-    missing = sorted(set(stream.writer_features) - set(record.writer_features))
-    if missing and not isinstance(record, PinRecord):
-        yield _say("STR-4", "error", key, f"it lacks the writer feature {missing[0]} of {keys.STREAM}")
+    for of, own, all_of in (
+        ("reader", record.reader_features, stream.reader_features),
+        ("writer", record.writer_features, stream.writer_features),
+    ):
+        missing = sorted(set(all_of) - set(own))
+        if missing and not isinstance(record, PinRecord):
+            yield _say("STR-4", "error", key, f"it lacks the {of} feature {missing[0]} of {keys.STREAM}")
     for name in record.writer_features:
         if name.endswith("-dev"):
             yield _say("VER-7", "note", key, f"the feature {name} is under trial")
@@ -106,16 +110,17 @@ def _commit_ids(records: Records) -> Iterator[Finding]:
 
 
 def _of_kind(key: str, record: Envelope, records: Records, stream: StreamRecord) -> Iterator[Finding]:
-    absolute = "absolute" in stream.writer_features
+    ranked = "ranked" in stream.reader_features and "ranked" in record.reader_features
+    has = {"absolute": "absolute" in stream.writer_features, "ranked": ranked}
     if isinstance(record, VersionRecord):
         yield from _table(key, record, records)
         yield from _snapshot(key, record.snapshot)
-        yield from _delta(key, record.delta, absolute=absolute)
+        yield from _delta(key, record.delta, **has)
     elif isinstance(record, AnchorRecord):
         yield from _snapshot(key, record.snapshot)
         yield from _copies(key, record, records)
     elif isinstance(record, SpanRecord):
-        yield from _delta(key, record.delta, absolute=absolute)
+        yield from _delta(key, record.delta, **has)
         yield from _worth(key, record, records)
 
 
@@ -141,11 +146,16 @@ def _snapshot(key: str, snapshot: Snapshot | None) -> Iterator[Finding]:
         yield from _media_type(key, snapshot.index, "index")
 
 
-def _delta(key: str, delta: Delta | None, *, absolute: bool) -> Iterator[Finding]:
+def _delta(key: str, delta: Delta | None, *, absolute: bool, ranked: bool) -> Iterator[Finding]:
     for part in () if delta is None else delta.parts:
         name = part.key.rpartition("/")[2]
-        if absolute and any(stream == "signs" or stream.startswith("diff_") for stream in part.streams):
+        of_ranked = any(stream in {"classes", "items"} for stream in part.streams)
+        if absolute and (of_ranked or any(stream == "signs" or stream.startswith("diff_") for stream in part.streams)):
             yield _say("COD-2", "error", key, f"{name} has streams of a codec that needs the base")
+        if of_ranked and not ranked:
+            yield _say(
+                "COD-4", "error", key, f"{name} has streams of the codec ranked, without the feature of that name"
+            )
         large = [batch for batch in part.batches if batch.decoded_bytes > _LARGE_BATCH and batch.rows > 1]
         if large:
             worst = max(batch.decoded_bytes for batch in large)

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
+from deltawire.codecs.registry import CODECS
 from deltawire.errors import DeltawireError, ObjectNotFoundError, StoreError
 from deltawire.format.records import Delta, Part
 from deltawire.format.tensors import TensorTable
@@ -56,14 +57,14 @@ class _Seen:
     changed: set[int] = field(default_factory=set)
     last: int = 0
     in_order: bool = True
-    based: bool = False
+    codecs: set[str] = field(default_factory=set)
 
     def take(self, row: Row) -> None:
         self.streams |= row.streams.keys()
         self.changed.add(row.tensor)
         self.in_order = self.in_order and row.tensor >= self.last
         self.last = row.tensor
-        self.based = self.based or row.codec == "gap"
+        self.codecs.add(row.codec)
 
 
 def file_findings(store: Store, part: Part) -> Iterator[Finding]:
@@ -109,7 +110,9 @@ def _has_dictionary(schemas: list[pa.Schema | None]) -> bool:
     return any(pa.types.is_dictionary(kind) for schema in schemas if schema is not None for kind in schema.types)
 
 
-def row_findings(store: Store, key: str, delta: Delta, table: TensorTable, *, absolute: bool) -> Iterator[Finding]:
+def row_findings(
+    store: Store, key: str, delta: Delta, table: TensorTable, *, absolute: bool, ranked: bool
+) -> Iterator[Finding]:
     """Whether the rows of a delta are what a producer should write. Reads and decompresses all of them.
 
     Args:
@@ -118,6 +121,7 @@ def row_findings(store: Store, key: str, delta: Delta, table: TensorTable, *, ab
         delta: of which nothing else was found.
         table: of its version.
         absolute: whether the stream has this feature.
+        ranked: and this one.
     """
 
     def say(requirement: str, severity: Severity, where: str, message: str) -> Finding:
@@ -138,8 +142,10 @@ def row_findings(store: Store, key: str, delta: Delta, table: TensorTable, *, ab
         except DeltawireError:
             return  # found when it was replayed, or of a step that cannot be taken
         changed |= seen.changed
-        if absolute and seen.based:
-            yield say("COD-2", "error", part.key, "a row is in the codec gap, which needs the base")
+        if absolute and (based := [name for name in sorted(seen.codecs) if CODECS[name].needs_base]):
+            yield say("COD-2", "error", part.key, f"a row is in the codec {based[0]}, which needs the base")
+        if not ranked and "ranked" in seen.codecs:
+            yield say("COD-4", "error", part.key, "a row is in the codec ranked, without the feature of that name")
         if not seen.in_order:
             yield say("PRT-7", "should", part.key, "its rows are not in the order of their ordinals")
         if unused := [name for name in part.streams if name not in seen.streams]:

@@ -41,7 +41,7 @@ MUTANTS = [
         name="opens-any-stream",
         what="writes to a stream whatever its record demands of writers",
         patch=skip("deltawire.producer.opening:_check_stream"),
-        caught_by=("publishing/writer-feature", "publishing/not-absolute"),
+        caught_by=("publishing/writer-feature", "publishing/not-absolute", "ranked/not-ranked"),
     ),
     Mutant(
         name="starts-anew",
@@ -100,6 +100,6 @@ MUTANTS = [
         name="forgets-absolute",
         what="uses codecs that need a base in a stream with the feature absolute",
         patch=wrap("deltawire.producer.encoding:Encoder.__init__", by=_not_absolute),
-        caught_by=("publishing/absolute", "publishing/absolute-kept"),
+        caught_by=("publishing/absolute", "publishing/absolute-kept", "ranked/absolute-too"),
     ),
 ]
