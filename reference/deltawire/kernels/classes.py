@@ -62,6 +62,18 @@ def _tally(old, new, top, changed, flipped, lengths):  # type: ignore[no-untyped
 
 
 @njit(nogil=True, cache=True)
+def _cost_of_two(elements, changed, flipped, lengths, longest, run):  # type: ignore[no-untyped-def]
+    """Bits of a run of levels and the next one as one class."""
+    return _cost(
+        elements[run] + elements[run + 1],
+        changed[run] + changed[run + 1],
+        flipped[run] + flipped[run + 1],
+        lengths[run] + lengths[run + 1],
+        longest,
+    )
+
+
+@njit(nogil=True, cache=True)
 def _choose(elements, changed, flipped, lengths, longest, most):  # type: ignore[no-untyped-def]
     # Runs of levels, each a class at first; the two neighbours that gain most by being one are joined, again and again.
     starts = np.empty(LEVELS, np.int64)
@@ -74,24 +86,12 @@ def _choose(elements, changed, flipped, lengths, longest, most):  # type: ignore
             elements[runs], changed[runs], flipped[runs] = elements[level], changed[level], flipped[level]
             lengths[runs, :] = lengths[level, :]
             runs += 1
-    gains = np.empty(LEVELS)
-    joint = np.empty(LEVELS)
-    both = np.empty_like(lengths[0])
+    gains, joint = np.empty(LEVELS), np.empty(LEVELS)
     for run in range(runs - 1):
-        both[:] = lengths[run] + lengths[run + 1]
-        joint[run] = _cost(
-            elements[run] + elements[run + 1],
-            changed[run] + changed[run + 1],
-            flipped[run] + flipped[run + 1],
-            both,
-            longest,
-        )
+        joint[run] = _cost_of_two(elements, changed, flipped, lengths, longest, run)
         gains[run] = costs[run] + costs[run + 1] - joint[run]
     while runs > 1:
-        best = 0
-        for run in range(1, runs - 1):
-            if gains[run] > gains[best]:
-                best = run
+        best = np.argmax(gains[: runs - 1])
         if gains[best] < 0 and runs <= most:
             break
         elements[best] += elements[best + 1]
@@ -106,14 +106,7 @@ def _choose(elements, changed, flipped, lengths, longest, most):  # type: ignore
             lengths[run, :] = lengths[run + 1, :]
             joint[run], gains[run] = joint[run + 1], gains[run + 1]
         for run in range(max(best - 1, 0), min(best + 1, runs - 1)):
-            both[:] = lengths[run] + lengths[run + 1]
-            joint[run] = _cost(
-                elements[run] + elements[run + 1],
-                changed[run] + changed[run + 1],
-                flipped[run] + flipped[run + 1],
-                both,
-                longest,
-            )
+            joint[run] = _cost_of_two(elements, changed, flipped, lengths, longest, run)
             gains[run] = costs[run] + costs[run + 1] - joint[run]
     starts[0] = 0
     return starts[:runs]
