@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -12,9 +12,10 @@ import pytest
 
 from deltawire import Follower, PartOptions, Publisher
 from deltawire.consumer import steps
-from deltawire.consumer.staging import Totals, add_totals, stage_row
+from deltawire.consumer.small_rows import stage_rows
+from deltawire.consumer.staging import Totals, add_totals
 from deltawire.errors import DigestMismatchError, MalformedRowError, WrongBaseError
-from deltawire.format.tensors import Tensor, build_table
+from deltawire.format.tensors import Tensor, TensorTable, build_table
 from deltawire.limits import DEFAULT_LIMITS
 from deltawire.parts.rows import Row
 from deltawire.store.memory import MemoryStore
@@ -63,11 +64,13 @@ def test_all_rows_are_applied(monkeypatch: pytest.MonkeyPatch, concurrent: bool,
     monkeypatch.setattr(steps, "_DECODERS", 3)
     seen: set[str] = set()
 
-    def noting(row: Row, tensor: Tensor, bits: TensorBits, totals: Totals) -> Change:
+    def noting(
+        rows: Sequence[Row], table: TensorTable, bits_of: Callable[[Tensor], TensorBits], totals: Totals
+    ) -> Iterator[Change]:
         seen.add(threading.current_thread().name)
-        return stage_row(row, tensor, bits, totals)
+        yield from stage_rows(rows, table, bits_of, totals)
 
-    monkeypatch.setattr(steps, "stage_row", noting)
+    monkeypatch.setattr(steps, "stage_rows", noting)
     monkeypatch.setattr(NumpyBits, "concurrent", concurrent)
     with Follower(store) as follower:
         follower.poll(to=0)

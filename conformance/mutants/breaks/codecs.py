@@ -7,7 +7,7 @@ import numpy as np
 from deltawire.codecs.base import Stream, Streams
 from deltawire.codecs.registry import CODECS
 from mutants import Mutant
-from mutants.patching import edit, replace
+from mutants.patching import both, edit, replace
 
 
 def _any_positions(stream: Stream, elements: int, changed: int) -> object:  # noqa: ARG001 - as it is called
@@ -19,8 +19,12 @@ def _any_positions(stream: Stream, elements: int, changed: int) -> object:  # no
     return np.array(positions[:changed], np.uint32)
 
 
-def _any_planes(streams: Streams, names: tuple[str, ...], length: int, _: str) -> Stream:
-    return np.stack([np.pad(streams[name][:length], (0, max(0, length - len(streams[name])))) for name in names])
+def _each_plane(streams: Streams, names: tuple[str, ...], length: int, _: str) -> tuple[Stream, ...]:
+    return tuple(np.pad(streams[name][:length], (0, max(0, length - len(streams[name])))) for name in names)
+
+
+def _any_planes(streams: Streams, names: tuple[str, ...], length: int, codec: str) -> Stream:
+    return np.stack(_each_plane(streams, names, length, codec))
 
 
 MUTANTS = [
@@ -55,7 +59,10 @@ MUTANTS = [
     Mutant(
         name="any-planes",
         what="cuts planes that are too long, and fills up those that are too short",
-        patch=replace("deltawire.codecs.gap:join", "deltawire.codecs.dense:join", by=_any_planes),
+        patch=both(
+            replace("deltawire.codecs.gap:join", "deltawire.codecs.dense:join", by=_any_planes),
+            replace("deltawire.codecs.gap:planes_of", by=_each_plane),
+        ),
         caught_by=(
             "codecs/difference-plane-short",
             "codecs/value-plane-long",
@@ -77,10 +84,15 @@ MUTANTS = [
     Mutant(
         name="integer-order",
         what="orders floats as integers",
-        patch=edit(
-            "deltawire.kernels.values:decode_differences",
-            ('dtype.order == "float"', "False"),
-            also=("deltawire.codecs.gap:decode_differences",),
+        patch=both(
+            replace(
+                "deltawire.kernels.values:flip_of", "deltawire.kernels.gap_rows:flip_of", by=lambda _: np.uint64(0)
+            ),
+            edit(
+                "deltawire.kernels.many:decode_value_rows",
+                ('dtype.order == "float"', "False"),
+                also=("deltawire.consumer.small_rows:decode_value_rows",),
+            ),
         ),
         caught_by=("codecs/difference-vectors", "codecs/special-values"),
     ),

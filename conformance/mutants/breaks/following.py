@@ -5,10 +5,11 @@ from __future__ import annotations
 from mutants import Mutant
 from mutants.patching import edit
 
-_STAGE = "changes += stage_rows(rows, table, bits_of, totals)"
-_WRITE = """for change in stage_rows(rows, table, bits_of, totals):
-            changes.append(change)
-            bits_of(change.tensor).scatter(change.where, change.new)"""
+_STAGE = "return list(stage_rows(rows, table, bits_of, sums)), sums"
+_WRITE = """changes = list(stage_rows(rows, table, bits_of, sums))
+        for change in changes:
+            bits_of(change.tensor).scatter(change.where, change.new)
+        return changes, sums"""
 
 MUTANTS = [
     Mutant(
