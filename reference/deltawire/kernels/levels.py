@@ -1,7 +1,7 @@
 """Elements in classes by the level of their old value, and ranks within a class (SPEC.md section 9.6).
 
 A level is a byte of magnitude, a class a run of levels. Elements are looked at in blocks: their levels as bytes, then
-how many lie at or above the first level of each class, which compilers turn into a few vector instructions.
+which of them lie at or above the first level of each class, as the bits of a word.
 """
 
 from __future__ import annotations
@@ -13,16 +13,14 @@ import numpy.typing as npt
 from numba import njit
 
 from deltawire.format.dtypes import Bits
+from deltawire.kernels.intrinsics import BLOCK, LANES, at_least, count_ones, lowest_one, step_over
 
-BLOCK = 128
-"""Elements counted at once; no more, so that a count fits a byte."""
 LEVELS = 256
-MAX_CLASSES = 16
+MAX_CLASSES = LANES
 
-_ONES, _TOPS = np.uint64(0x0101010101010101), np.uint64(0x8080808080808080)
-_7, _56 = np.uint64(7), np.uint64(56)
-_NONE = (1 << 31) - 1
-"""More than any rank (BOX-2)."""
+_1 = np.uint64(1)
+_NONE = (1 << 32) - 1
+"""More than a box has elements, and all blocks together count (BOX-2)."""
 
 Starts = npt.NDArray[np.uint8]
 """The first level of each class, ascending; 0 for the first class."""
@@ -64,11 +62,12 @@ def _read_levels(bits, width, start, levels):  # type: ignore[no-untyped-def]
 
 
 @njit(inline="always", nogil=True, cache=True)
-def _count_from(levels, first):  # type: ignore[no-untyped-def]
-    count = np.uint8(0)
-    for j in range(BLOCK):
-        count = np.uint8(count + np.uint8(levels[j] >= first))
-    return np.int64(count)
+def _members(levels, starts, own):  # type: ignore[no-untyped-def]
+    """Which elements of a block are of a class."""
+    members = at_least(levels, 0, starts[own])
+    if own + 1 < starts.size:
+        members &= ~at_least(levels, 0, starts[own + 1])
+    return members
 
 
 @njit(nogil=True, cache=True)
@@ -81,17 +80,15 @@ def _histogram(bits, width, stride, counts):  # type: ignore[no-untyped-def]
 @njit(nogil=True, cache=True)
 def _tabulate(bits, width, starts, counts, sizes):  # type: ignore[no-untyped-def]
     levels = np.empty(BLOCK, np.uint8)
-    above = np.zeros(MAX_CLASSES + 1, np.uint8)
-    for block in range(counts.shape[0]):
+    for block in range(counts.size // MAX_CLASSES):
         start = block * BLOCK
         _read_levels(bits, width, start, levels)
-        above[0] = np.uint8(min(BLOCK, bits.size - start))
-        for c in range(1, starts.size):
-            above[c] = np.uint8(_count_from(levels, starts[c]))
-        row = counts[block]
-        for c in range(MAX_CLASSES):
-            row[c] = above[c] - above[c + 1]
-            sizes[c] += np.int64(row[c])
+        above = np.int64(min(BLOCK, bits.size - start))
+        for c in range(starts.size):
+            higher = count_ones(at_least(levels, 0, starts[c + 1])) if c + 1 < starts.size else np.int64(0)
+            counts[block * MAX_CLASSES + c] = np.uint8(above - higher)
+            sizes[c] += above - higher
+            above = higher
 
 
 @njit(nogil=True, cache=True)
@@ -106,19 +103,14 @@ def _rank(bits, width, starts, positions, classes, ranks, sizes):  # type: ignor
         _read_levels(bits, width, start, levels)
         above[0] = start
         while k < positions.size and positions[k] < start + BLOCK:
-            place = np.uint8(np.int64(positions[k]) - start)
-            own = class_of[levels[place]]
-            low = starts[own]
-            high = np.uint8(starts[own + 1] - 1 if own + 1 < starts.size else LEVELS - 1)
-            before = np.uint8(0)
-            for j in range(BLOCK):
-                inside = np.uint8(levels[j] >= low) & np.uint8(levels[j] <= high)
-                before = np.uint8(before + (inside & np.uint8(np.uint8(j) < place)))
+            place = np.int64(positions[k]) - start
+            own = np.int64(class_of[levels[place]])
+            before = _members(levels, starts, own) & ((_1 << np.uint64(place)) - _1)
             classes[k] = own
-            ranks[k] = above[own] - above[own + 1] + np.int64(before)
+            ranks[k] = above[own] - above[own + 1] + count_ones(before)
             k += 1
         for c in range(1, starts.size):
-            above[c] += _count_from(levels, starts[c])
+            above[c] += count_ones(at_least(levels, 0, starts[c]))
     above[0] = bits.size
     for c in range(starts.size):
         sizes[c] = above[c] - above[c + 1]
@@ -126,57 +118,40 @@ def _rank(bits, width, starts, positions, classes, ranks, sizes):  # type: ignor
 
 @njit(nogil=True, cache=True)
 def _locate(bits, width, starts, counts, ranks, ends, positions, items):  # type: ignore[no-untyped-def]
-    classes = starts.size
-    levels, members = np.empty(BLOCK, np.uint8), np.empty(BLOCK, np.uint8)
-    words = members.view(np.uint64)
-    before, after = np.zeros(MAX_CLASSES, np.int32), np.zeros(MAX_CLASSES, np.int32)
+    levels = np.empty(BLOCK, np.uint8)
     item = np.zeros(MAX_CLASSES, np.int64)  # the next item of each class
-    wanted = np.full(MAX_CLASSES, _NONE, np.int32)  # and its rank
-    for c in range(classes):
+    left = np.full(MAX_CLASSES, _NONE, np.uint32)  # elements of the class between the block and it
+    for c in range(starts.size):
         item[c] = ends[c - 1] if c > 0 else 0
         if item[c] < ends[c]:
-            wanted[c] = np.int32(ranks[item[c]])
+            left[c] = ranks[item[c]]
     found = np.int64(0)
-    for block in range(counts.shape[0]):
-        row = counts[block]
-        hits = np.int32(0)
-        for c in range(MAX_CLASSES):
-            after[c] = before[c] + np.int32(row[c])
-            hits += np.int32(wanted[c] < after[c])
-        if hits > 0:
-            _read_levels(bits, width, block * BLOCK, levels)
-        first, c = found, 0
-        while hits > 0:
-            if wanted[c] < after[c]:
-                low = starts[c]
-                high = np.uint8(starts[c + 1] - 1 if c + 1 < classes else LEVELS - 1)
-                for j in range(BLOCK):
-                    members[j] = np.uint8(levels[j] >= low) & np.uint8(levels[j] <= high)
-                rank, word = np.int64(before[c]), 0
-                own, want = item[c], np.int64(wanted[c])
-                while want < after[c]:
-                    # Members are bytes 0 or 1, eight in a word: a product adds up each byte and those below it.
-                    sums = words[word] * _ONES
-                    while rank + np.int64(sums >> _56) <= want:
-                        rank += np.int64(sums >> _56)
-                        word += 1
-                        sums = words[word] * _ONES
-                    reached = ((sums | _TOPS) - np.uint64(want - rank + 1) * _ONES) & _TOPS
-                    place = 8 * word + 8 - np.int64((reached >> _7) * _ONES >> _56)
-                    # Few are found in a block, class by class: each is put where it belongs.
-                    at = found
-                    position = np.uint32(block * BLOCK + place)
-                    while at > first and positions[at - 1] > position:
-                        positions[at], items[at] = positions[at - 1], items[at - 1]
-                        at -= 1
-                    positions[at], items[at] = position, own
-                    found += 1
-                    own += 1
-                    want = np.int64(ranks[own]) if own < ends[c] else np.int64(_NONE)
-                item[c], wanted[c] = own, np.int32(want)
-                hits -= 1
-            c += 1
-        before[:] = after
+    for block in range(counts.size // MAX_CLASSES):
+        hits = step_over(left, counts, block * MAX_CLASSES)
+        if hits == 0:
+            continue
+        _read_levels(bits, width, block * BLOCK, levels)
+        first = found
+        while hits:
+            c = lowest_one(hits)
+            hits &= hits - _1
+            members = _members(levels, starts, c)
+            own, rank, want = item[c], np.int64(0), np.int64(left[c])
+            count = np.int64(counts[block * MAX_CLASSES + c])
+            while want < count:
+                for _ in range(rank, want):
+                    members &= members - _1
+                rank = want
+                # Few are found in a block, class by class: each is put where it belongs.
+                at, position = found, np.uint32(block * BLOCK + lowest_one(members))
+                while at > first and positions[at - 1] > position:
+                    positions[at], items[at] = positions[at - 1], items[at - 1]
+                    at -= 1
+                positions[at], items[at] = position, own
+                found += 1
+                own += 1
+                want = rank + np.int64(ranks[own]) - np.int64(ranks[own - 1]) if own < ends[c] else np.int64(_NONE)
+            item[c], left[c] = own, np.uint32(want - count)
 
 
 def level_counts(bits: Bits, *, sample: int | None = None) -> npt.NDArray[np.int64]:
@@ -192,17 +167,17 @@ class ClassTable:
     """How the elements of a box are spread over classes."""
 
     counts: npt.NDArray[np.uint8]
-    """Elements of each class in each block, of shape (blocks, 16): an eighth of a byte for each element."""
+    """For each block the elements of each of 16 classes: a quarter of a byte for each element."""
     sizes: npt.NDArray[np.int64]
     """Elements of each class."""
 
 
 def count_classes(bits: Bits, starts: Starts) -> ClassTable:
     """Count the elements of each class, block by block."""
-    counts = np.empty((-(-bits.size // BLOCK), MAX_CLASSES), np.uint8)
-    sizes = np.zeros(MAX_CLASSES, np.int64)
+    counts = np.zeros(-(-bits.size // BLOCK) * MAX_CLASSES, np.uint8)
+    sizes = np.zeros(starts.size, np.int64)
     _tabulate(bits, bits.itemsize, starts, counts, sizes)
-    return ClassTable(counts, sizes[: starts.size])
+    return ClassTable(counts, sizes)
 
 
 def rank_in_classes(

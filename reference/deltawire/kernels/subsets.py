@@ -9,6 +9,8 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
+from deltawire.kernels.intrinsics import count_ones, load_word, lowest_one, store_word
+
 INVERTED, EMPTY, ALL, BITMAP = 32, 64, 96, 128
 """Kinds of a code byte, besides 0, a list; the parameter of lists is in the five bits below."""
 LONG = 24
@@ -16,31 +18,23 @@ LONG = 24
 PADDING = 16
 """Bytes behind a bit stream that may be read, and are written to, without being part of it."""
 
-_1, _8 = np.uint64(1), np.uint64(8)
+_AT_ONCE = 56
+"""Bits of a bitmap looked at together."""
+_1 = np.uint64(1)
 
 
 @njit(inline="always", nogil=True, cache=True)
 def put_bits(data, at, value, count):  # type: ignore[no-untyped-def]
     """Write the ``count`` low bits of ``value``, 56 at most and no others set, at bit ``at`` of zeroed memory."""
     place = at >> 3
-    rest = value << np.uint64(at & 7)
-    left = (at & 7) + count
-    while left > 0:
-        data[place] |= np.uint8(rest & np.uint64(255))
-        rest >>= _8
-        place += 1
-        left -= 8
+    store_word(data, place, load_word(data, place) | value << np.uint64(at & 7))
     return at + count
 
 
 @njit(inline="always", nogil=True, cache=True)
 def peek_bits(data, at):  # type: ignore[no-untyped-def]
     """At least 57 bits from bit ``at`` on, the first one lowest."""
-    place = at >> 3
-    word = np.uint64(data[place])
-    for k in range(1, 8):
-        word |= np.uint64(data[place + k]) << np.uint64(8 * k)
-    return word >> np.uint64(at & 7)
+    return load_word(data, at >> 3) >> np.uint64(at & 7)
 
 
 @njit(nogil=True, cache=True)
@@ -162,27 +156,26 @@ def _read_bitmap(total, data, at, end, items):  # type: ignore[no-untyped-def]
     if total > end - at:
         raise ValueError("a bitmap that is not all there")
     count = np.int64(0)
-    for k in range(total):
-        bit = at + k
-        if data[bit >> 3] >> np.uint8(bit & 7) & 1:
-            if count == items.size:
-                raise ValueError("too many items")
-            items[count] = k
+    for start in range(0, total, _AT_ONCE):
+        word = peek_bits(data, at + start) & ((_1 << np.uint64(min(_AT_ONCE, total - start))) - _1)
+        if count + count_ones(word) > items.size:
+            raise ValueError("too many items")
+        while word:
+            items[count] = start + lowest_one(word)
             count += 1
+            word &= word - _1
     return count
 
 
 @njit(inline="always", nogil=True, cache=True)
 def _read_gap(data, at, parameter):  # type: ignore[no-untyped-def]
     word = peek_bits(data, at)
-    quotient = np.uint64(0)
-    while word & _1 and quotient < LONG:
-        word >>= _1
-        quotient += _1
+    quotient = np.uint64(lowest_one(~word))
     if quotient < LONG:
         low = (_1 << parameter) - _1
-        return np.int64(quotient << parameter | (word >> _1) & low), at + np.int64(quotient + _1 + parameter)
-    gap = word & np.uint64(0xFFFFFFFF)
+        rest = word >> (quotient + _1) & low
+        return np.int64(quotient << parameter | rest), at + np.int64(quotient + _1 + parameter)
+    gap = word >> np.uint64(LONG) & np.uint64(0xFFFFFFFF)
     if gap >> parameter < LONG:
         raise ValueError("a gap that has a shorter code")  # SUB-3
     return np.int64(gap), at + LONG + 32
