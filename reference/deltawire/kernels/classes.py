@@ -91,7 +91,7 @@ def _choose(elements, changed, flipped, lengths, longest, most):  # type: ignore
         joint[run] = _cost_of_two(elements, changed, flipped, lengths, longest, run)
         gains[run] = costs[run] + costs[run + 1] - joint[run]
     while runs > 1:
-        best = np.argmax(gains[: runs - 1])
+        best = int(np.argmax(gains[: runs - 1]))
         if gains[best] < 0 and runs <= most:
             break
         elements[best] += elements[best + 1]
