@@ -14,7 +14,7 @@ from deltawire.kernels.levels import LEVELS, MAX_CLASSES, Starts, _level, level_
 
 _LENGTHS = 65
 """Lengths of values in bits, 0 to 64."""
-_SAMPLE = 1 << 17
+_SAMPLE = 1 << 15
 _CLASS_BITS, _LAYER_BITS = 18.0, 5.0
 """What a class and each of its layers cost in code bytes after compression, about."""
 
