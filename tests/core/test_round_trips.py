@@ -17,11 +17,19 @@ from safetensors import deserialize
 from safetensors.torch import save_file
 
 from deltawire import AnchorPolicy, Follower, PartOptions, Publisher, torch_bits
-from deltawire.errors import DeltawireError, InvalidArgumentError, InvalidStateError, TargetMismatchError
+from deltawire.errors import (
+    DeltawireError,
+    InvalidArgumentError,
+    InvalidStateError,
+    StateMismatchError,
+    TargetMismatchError,
+)
 from deltawire.format.dtypes import DTYPES
 from deltawire.producer.anchors import NEVER
 from deltawire.snapshots.header import build_header, file_order
 from deltawire.store.memory import MemoryStore
+from deltawire.targets import digests
+from deltawire.targets.arrays import NumpyBits
 from tests.strategies import State, codec_options, lines, next_states, same_bits, states
 
 _NUMBERS = itertools.count()
@@ -67,6 +75,24 @@ def test_arrays_to_arrays(
         for number, state in enumerate(line):
             assert careful.poll(to=number) is not None
             assert same_bits(careful.arrays, state)
+
+
+@given(states(max_tensors=6), st.sampled_from([1, 7, 40]), st.booleans())
+def test_what_is_held_is_digested_in_any_cut(state: State, run: int, concurrent: bool) -> None:
+    store = new_store()
+    with Publisher(store) as publisher:
+        publish(publisher, state)
+    with pytest.MonkeyPatch.context() as patch, Follower(store) as follower:
+        patch.setattr(digests, "_RUN", run)
+        patch.setattr(NumpyBits, "concurrent", concurrent)
+        update = follower.poll()
+        assert update is not None
+        assert follower.verify() == update.state_digest
+        changeable = [array for array in follower.arrays.values() if array.size]
+        if changeable:
+            changeable[-1].reshape(-1).view(np.uint8)[-1] ^= 1
+            with pytest.raises(StateMismatchError):
+                follower.verify()
 
 
 @given(st.data())

@@ -25,7 +25,7 @@ class TensorBits(ABC):
     """The stored elements of one tensor, flat, as bit patterns, wherever they are."""
 
     concurrent: bool = False
-    """Whether threads other than the caller's may write to it, each to elements of its own."""
+    """Whether threads other than the caller's may read it and write to it, each to elements of its own."""
 
     @property
     def in_memory(self) -> Bits | None:
