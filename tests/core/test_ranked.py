@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import weakref
+
 import numpy as np
 import pytest
 from hypothesis import example, given
@@ -13,7 +15,8 @@ from deltawire.errors import MalformedRowError
 from deltawire.format.dtypes import DTYPES, Bits, Dtype
 from deltawire.kernels import oracle, subsets
 from deltawire.kernels.levels import MAX_CLASSES, count_classes, level_counts
-from deltawire.kernels.ranked import encode_ranked
+from deltawire.kernels.ranked import _read, encode_ranked
+from deltawire.kernels.subsets import PADDING
 from tests.core.test_codecs import HeldBase
 from tests.strategies import CHANGES, bit_arrays, dtypes, next_bits
 
@@ -140,6 +143,19 @@ def test_levels_and_classes_are_counted(width: int) -> None:
     starts = np.array([0, 3, 64, 65, 127], np.uint8)
     expected = np.bincount(np.digitize(levels, starts) - 1, minlength=5)
     assert count_classes(bits, starts).sizes.tolist() == expected.tolist()
+
+
+@pytest.mark.parametrize("codes", [[1], [96], [96, 64], [96, 64, 128], [96, 96, 96, 5], [128, 64, 64, 64]])
+def test_memory_of_what_is_refused_is_let_go(codes: list[int]) -> None:
+    # An error that passes from one compiled function to the next would keep it for ever.
+    old = np.zeros(1000, np.uint16)
+    ranks, values = np.empty(1000, np.uint32), np.empty(1000, np.uint64)
+    marks = [np.empty(1000, np.bool_) for _ in range(2)]
+    sizes, ends, data = np.array([old.size]), np.empty(1, np.int64), np.zeros(PADDING, np.uint8)
+    assert not _read(np.array(codes, np.uint8), sizes, data, 0, 15, ranks, ends, *marks, values)
+    kept = [weakref.ref(array) for array in (ranks, values, *marks, data)]
+    del ranks, values, marks, data
+    assert [reference() for reference in kept] == [None] * len(kept)
 
 
 def test_a_training_step_takes_less_than_gap() -> None:

@@ -29,7 +29,7 @@ from deltawire.kernels.digest import digest_at
 from deltawire.kernels.gaps import encode_gaps
 from deltawire.kernels.oracle import changed_positions, find_changes
 from deltawire.kernels.values import split_planes
-from deltawire.parts.message import read_claims
+from deltawire.parts.message import _Flat, read_claims
 from deltawire.parts.rows import FIXED_FIELDS, Row, part_schema
 from deltawire.parts.writer import PartOptions, PartWriter
 from deltawire.targets.arrays import NumpyBits
@@ -353,6 +353,22 @@ def test_no_rows(folder: Path) -> None:
     empty = pa.RecordBatch.from_pylist([], part_schema(STREAMS))
     for rows in (0, 3):
         assert survive(describing(message_of(empty), rows=rows, decoded=0), "own", HELD, folder) == "malformed_part"
+
+
+@pytest.mark.parametrize("kept", [0, 19])
+def test_no_rows_and_no_offsets(kept: int, folder: Path) -> None:
+    # Arrow accepts an empty column whose buffers are empty too: all columns here, or those of the streams.
+    data = bytearray(message_of(pa.RecordBatch.from_pylist([], part_schema(STREAMS))))
+    metadata = _Flat(memoryview(bytes(data))[8 : 8 + struct.unpack_from("<i", data, 4)[0]])
+    batch = metadata.field(metadata.follow(0), 2)
+    assert batch is not None
+    buffers = metadata.field(metadata.follow(batch), 2)
+    assert buffers is not None
+    first = metadata.follow(buffers)
+    for number in range(kept, metadata.scalar("I", first)):
+        struct.pack_into("<q", data, 8 + first + 4 + 16 * number + 8, 0)
+    decoded = sum(read_claims(memoryview(bytes(data))).buffers)
+    assert survive(describing(bytes(data), rows=0, decoded=decoded), "own", HELD, folder) == "malformed_part"
 
 
 def test_too_many_or_too_few_columns(folder: Path) -> None:

@@ -66,6 +66,10 @@ def _staged(*changes: Change) -> Callable[[], None]:
     return edit("deltawire.consumer.staging:stage_row", *changes, also=("deltawire.consumer.small_rows:stage_row",))
 
 
+def _looks(*changes: Change) -> Callable[[], None]:
+    return edit("deltawire.consumer.staging:check_looks", *changes, also=("deltawire.consumer.steps:check_looks",))
+
+
 def _one_class(classes: Stream) -> Stream:
     return classes if classes[0] else np.concatenate([np.array([1, LEVELS - 1], np.uint8), classes[1:]])
 
@@ -291,13 +295,13 @@ CHECKS = [
     Mutant(
         name="ranked-any-boxes",
         what="looks at boxes whatever elements they have together",
-        patch=edit("deltawire.consumer.staging:_look_at", ("if looked_at > tensor.elements:", "if False:")),
+        patch=_looks(("if looked_at > tensor.elements:", "if False:")),
         caught_by=cases("boxes-of-more-than-the-tensor"),
     ),
     Mutant(
         name="ranked-boxes-of-any-codec",
         what="counts the elements of boxes of other codecs too",
-        patch=_staged(("if codec.needs_box:", "if True:")),
+        patch=_looks(("if not codec_of(row.codec).needs_box:", "if False:")),
         caught_by=cases("boxes"),
     ),
 ]

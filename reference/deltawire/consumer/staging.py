@@ -81,10 +81,8 @@ def stage_row(row: Row, tensor: Tensor, bits: TensorBits, totals: Totals) -> Cha
         MalformedRowError: the streams do not decode, or rows cover more than the whole tensor.
     """
     base = _BoxBase(bits, tensor, row.box)
-    codec = codec_of(row.codec)
-    if codec.needs_box:
-        _look_at(totals, tensor, row.box.elements)
-    patch = codec.decode(row.streams, tensor.dtype, row.box.elements, row.changed, base)
+    check_looks(row, tensor, totals)
+    patch = codec_of(row.codec).decode(row.streams, tensor.dtype, row.box.elements, row.changed, base)
     where = base.where(patch.positions)
     old = patch.old if patch.old is not None else np.array(bits.gather(where))
     before, after = patch.digests or (_digest(old, where, tensor), _digest(patch.bits, where, tensor))
@@ -114,10 +112,8 @@ def add_totals(totals: Totals, further: Totals, table: TensorTable) -> None:
     """Add what other rows of the same delta add up to.
 
     Raises:
-        MalformedRowError: together they cover, or look at, more than a whole tensor. ROW-4, RNK-5
+        MalformedRowError: together they cover more than a whole tensor. ROW-4
     """
-    for ordinal, elements in further.looked_at.items():
-        _look_at(totals, table.tensors[ordinal], elements)
     for ordinal, elements in further.covered.items():
         _cover(totals, table.tensors[ordinal], elements)
     totals.changed += further.changed
@@ -131,8 +127,15 @@ def _cover(totals: Totals, tensor: Tensor, elements: int) -> None:
         raise MalformedRowError(f"rows cover more elements of {tensor.name[:80]!r} than it has")
 
 
-def _look_at(totals: Totals, tensor: Tensor, elements: int) -> None:
-    looked_at = totals.looked_at[tensor.ordinal] = totals.looked_at.get(tensor.ordinal, 0) + elements
+def check_looks(row: Row, tensor: Tensor, totals: Totals) -> None:
+    """Count the elements that must be looked at to read a row whose codec needs the whole box.
+
+    Raises:
+        MalformedRowError: with the rows before they are more than the tensor has.
+    """
+    if not codec_of(row.codec).needs_box:
+        return
+    looked_at = totals.looked_at[tensor.ordinal] = totals.looked_at.get(tensor.ordinal, 0) + row.box.elements
     if looked_at > tensor.elements:  # many rows of a few bytes could look at a large tensor again and again. RNK-5
         raise MalformedRowError(f"rows look at more elements of {tensor.name[:80]!r} than it has")
 

@@ -16,7 +16,7 @@ import numpy as np
 
 from deltawire.consumer.loading import check_room, load_snapshot
 from deltawire.consumer.small_rows import stage_rows
-from deltawire.consumer.staging import Totals, add_totals, check_disjoint, check_totals
+from deltawire.consumer.staging import Totals, add_totals, check_disjoint, check_looks, check_totals
 from deltawire.consumer.timings import Clock
 from deltawire.deadline import Deadline
 from deltawire.errors import MalformedRowError, StateMismatchError, WrongBaseError
@@ -93,11 +93,15 @@ def stage_delta(
         return list(stage_rows(rows, table, bits_of, sums)), sums
 
     def groups() -> Iterator[list[Row]]:
+        looks = Totals()
         requests = (RangeRequest(part.key, batch.offset, batch.bytes) for part, batch in batches)
         started = time.perf_counter()
         for (part, batch), data in zip(batches, transfer.ranges(requests, deadline=deadline), strict=True):
             started = clock.add("fetch", started)
             rows = read_batch(data, part, batch, table, limits=transfer.limits, wanted=wanted)
+            if "classes" in part.streams:
+                for row in rows:  # before any of them is read, on whichever thread. RNK-5
+                    check_looks(row, table.tensors[row.tensor], looks)
             started = clock.add("decode", started)
             yield from _grouped(rows)
             started = time.perf_counter()

@@ -144,6 +144,8 @@ def _locate(bits, width, starts, counts, ranks, ends, positions, items):  # type
                 rank = want
                 # Few are found in a block, class by class: each is put where it belongs.
                 at, position = found, np.uint32(block * BLOCK + lowest_one(members))
+                if position >= bits.size:  # the elements are others than were counted
+                    return np.int64(0)
                 while at > first and positions[at - 1] > position:
                     positions[at], items[at] = positions[at - 1], items[at - 1]
                     at -= 1
@@ -152,6 +154,7 @@ def _locate(bits, width, starts, counts, ranks, ends, positions, items):  # type
                 own += 1
                 want = rank + np.int64(ranks[own]) - np.int64(ranks[own - 1]) if own < ends[c] else np.int64(_NONE)
             item[c], left[c] = own, np.uint32(want - count)
+    return found
 
 
 def level_counts(bits: Bits, *, sample: int | None = None) -> npt.NDArray[np.int64]:
@@ -192,8 +195,10 @@ def rank_in_classes(
 
 def locate_in_classes(
     bits: Bits, starts: Starts, table: ClassTable, ranks: npt.NDArray[np.uint32], ends: npt.NDArray[np.int64]
-) -> tuple[npt.NDArray[np.uint32], npt.NDArray[np.uint32]]:
+) -> tuple[npt.NDArray[np.uint32], npt.NDArray[np.uint32]] | None:
     """Positions, ascending, of elements given by their ranks, and which item each was.
+
+    None if the elements are no longer those that were counted, because someone writes to them.
 
     Args:
         bits: flat elements of the box.
@@ -203,5 +208,5 @@ def locate_in_classes(
         ends: for each class the number of items up to its last.
     """
     positions, items = np.empty(ranks.size, np.uint32), np.empty(ranks.size, np.uint32)
-    _locate(bits, bits.itemsize, starts, table.counts, ranks, ends, positions, items)
-    return positions, items
+    found = _locate(bits, bits.itemsize, starts, table.counts, ranks, ends, positions, items)
+    return (positions, items) if found == ranks.size else None

@@ -10,7 +10,7 @@ from numba import njit
 
 from deltawire.format.dtypes import Bits
 from deltawire.kernels.levels import Starts, count_classes, locate_in_classes, rank_in_classes
-from deltawire.kernels.subsets import PADDING, peek_bits, put_bits, read_subset, write_subset
+from deltawire.kernels.subsets import FAILED, PADDING, peek_bits, put_bits, read_subset, write_subset
 
 Bytes8 = npt.NDArray[np.uint8]
 
@@ -138,7 +138,7 @@ def _peek_long(data, at, count):  # type: ignore[no-untyped-def]
 
 @njit(nogil=True, cache=True)
 def _read(codes, sizes, data, end, most, ranks, ends, flipped, down, values):  # type: ignore[no-untyped-def]
-    """Read ranks, signs and values of all items, class by class. Raises ValueError if the streams are not right."""
+    """Read ranks, signs and values of all items, class by class; False if the streams are not right."""
     changed = ranks.size
     at, used, total = np.int64(0), np.int64(0), np.int64(0)
     marks, live = np.empty(changed, np.uint32), np.empty(changed, np.uint32)
@@ -147,31 +147,41 @@ def _read(codes, sizes, data, end, most, ranks, ends, flipped, down, values):  #
     down[:] = False
     for c in range(sizes.size):
         size, at = read_subset(_code(codes, used), sizes[c], data, at, end, ranks[total:])
+        if size == FAILED:
+            return False
         used += 1
         first, total = total, total + size
         ends[c] = total
         if size == 0:
             continue
         at = _read_marks(_code(codes, used), data, at, end, marks, flipped[first:total])
+        if at == FAILED:
+            return False
         at = _read_marks(_code(codes, used + 1), data, at, end, marks, down[first:total])
+        if at == FAILED:
+            return False
         used, at = _read_lengths(codes, used + 2, data, at, end, most, marks, live, lengths[first:total])
+        if at == FAILED:
+            return False
         at = _read_digits(data, at, end, lengths[first:total], values[first:total])
+        if at == FAILED:
+            return False
     if used != codes.size or total != changed or at > end or (at + 7) >> 3 << 3 != end:
-        raise ValueError("other streams than the changes take")
-    if at & 7 and data[at >> 3] >> np.uint8(at & 7):
-        raise ValueError("padding that is not zero")
+        return False
+    return not at & 7 or data[at >> 3] >> np.uint8(at & 7) == 0
 
 
 @njit(inline="always", nogil=True, cache=True)
 def _code(codes, used):  # type: ignore[no-untyped-def]
-    if used >= codes.size:
-        raise ValueError("too few code bytes")
-    return codes[used]
+    return codes[used] if used < codes.size else np.uint8(255)  # which is none
 
 
 @njit(nogil=True, cache=True)
 def _read_marks(code, data, at, end, marks, out):  # type: ignore[no-untyped-def]
+    """Set what a subset names; the bit after it, or ``FAILED``."""
     count, at = read_subset(code, out.size, data, at, end, marks)
+    if count == FAILED:
+        return np.int64(FAILED)
     for k in range(count):
         out[marks[k]] = True
     return at
@@ -179,11 +189,14 @@ def _read_marks(code, data, at, end, marks, out):  # type: ignore[no-untyped-def
 
 @njit(nogil=True, cache=True)
 def _read_lengths(codes, used, data, at, end, most, marks, live, lengths):  # type: ignore[no-untyped-def]
+    """Read the layers; how many code bytes were used, and the bit after them or ``FAILED``."""
     alive = np.int64(lengths.size)
     for k in range(alive):
         live[k] = k
     for _ in range(most):
         alive, at = read_subset(_code(codes, used), alive, data, at, end, marks)
+        if alive == FAILED:
+            return used, np.int64(FAILED)
         used += 1
         for k in range(alive):
             live[k] = live[marks[k]]
@@ -195,11 +208,12 @@ def _read_lengths(codes, used, data, at, end, most, marks, live, lengths):  # ty
 
 @njit(nogil=True, cache=True)
 def _read_digits(data, at, end, lengths, values):  # type: ignore[no-untyped-def]
+    """Read values of known lengths; the bit after them, or ``FAILED``."""
     for k in range(lengths.size):
         length = np.int64(lengths[k])
         if length > 1:
             if at + length - 1 > end:
-                raise ValueError("too few digits")
+                return np.int64(FAILED)
             values[k] = _peek_long(data, at, length - 1) | _1 << np.uint64(length - 1)
             at += length - 1
         else:
@@ -286,11 +300,12 @@ def decode_ranked(bits: Bits, changed: int, starts: Starts, codes: Bytes8, strea
     flipped, down = np.empty(changed, np.bool_), np.empty(changed, np.bool_)
     ends = np.empty(starts.size, np.int64)
     most = 8 * bits.itemsize - 1
-    try:
-        _read(codes, table.sizes, data, 8 * stream.size, most, ranks, ends, flipped, down, values)
-    except ValueError:
+    if not _read(codes, table.sizes, data, 8 * stream.size, most, ranks, ends, flipped, down, values):
         return None
-    positions, items = locate_in_classes(bits, starts, table, ranks, ends)
+    located = locate_in_classes(bits, starts, table, ranks, ends)
+    if located is None:
+        return None
+    positions, items = located
     old, new = np.empty(changed, bits.dtype), np.empty(changed, bits.dtype)
     if not _apply(bits, positions, items, flipped, down, values, _top(bits), old, new):
         return None

@@ -89,6 +89,7 @@ def find_changes(old: Bits, new: Bits, room: Room) -> Changes:
         new: same dtype and size.
         room: where the result lies, until the next scan.
     """
+    assert old.flags.c_contiguous and new.flags.c_contiguous  # noqa: S101, PT018 - whole blocks of memory are compared
     olds, news = room.old.view(old.dtype), room.new.view(old.dtype)
     count = _scan(old, new, room.positions, olds, news)
     return Changes(room.positions[:count], olds[:count], news[:count])

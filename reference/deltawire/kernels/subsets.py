@@ -18,6 +18,8 @@ LONG = 24
 PADDING = 16
 """Bytes behind a bit stream that may be read, and are written to, without being part of it."""
 
+FAILED = -1
+"""In place of a count or a gap, of which the bits are not right: numba frees no memory when an error passes through."""
 _AT_ONCE = 56
 """Bits of a bitmap looked at together."""
 _1 = np.uint64(1)
@@ -131,35 +133,33 @@ def read_subset(code, total, data, at, end, items):  # type: ignore[no-untyped-d
         items: uint32; no more than it has room for are accepted.
 
     Returns:
-        How many there are and the bit after what was read.
-
-    Raises:
-        ValueError: there is no such code, or its bits are not all there, or not right. SUB-1, SUB-2
+        How many there are and the bit after what was read; ``FAILED`` if there is no such code, or its bits are not all
+        there, or not right. SUB-1, SUB-2
     """
     if code == EMPTY:
         return np.int64(0), at
     if code == ALL:
         if total > items.size:
-            raise ValueError("too many items")
+            return np.int64(FAILED), at
         for k in range(total):
             items[k] = k
         return np.int64(total), at
     if code == BITMAP:
         return _read_bitmap(total, data, at, end, items), at + total
     if code >= EMPTY:
-        raise ValueError("no such code")
+        return np.int64(FAILED), at
     return _read_list(code, total, data, at, end, items)
 
 
 @njit(nogil=True, cache=True)
 def _read_bitmap(total, data, at, end, items):  # type: ignore[no-untyped-def]
     if total > end - at:
-        raise ValueError("a bitmap that is not all there")
+        return np.int64(FAILED)
     count = np.int64(0)
     for start in range(0, total, _AT_ONCE):
         word = peek_bits(data, at + start) & ((_1 << np.uint64(min(_AT_ONCE, total - start))) - _1)
         if count + count_ones(word) > items.size:
-            raise ValueError("too many items")
+            return np.int64(FAILED)
         while word:
             items[count] = start + lowest_one(word)
             count += 1
@@ -177,7 +177,7 @@ def _read_gap(data, at, parameter):  # type: ignore[no-untyped-def]
         return np.int64(quotient << parameter | rest), at + np.int64(quotient + _1 + parameter)
     gap = word >> np.uint64(LONG) & np.uint64(0xFFFFFFFF)
     if gap >> parameter < LONG:
-        raise ValueError("a gap that has a shorter code")  # SUB-3
+        return np.int64(FAILED), at  # it has a shorter code. SUB-3
     return np.int64(gap), at + LONG + 32
 
 
@@ -188,12 +188,12 @@ def _read_list(code, total, data, at, end, items):  # type: ignore[no-untyped-de
     count, following = np.int64(0), np.int64(0)
     while following <= total:
         if at >= end:
-            raise ValueError("a list without an end")
+            return np.int64(FAILED), at
         gap, at = _read_gap(data, at, parameter)
         listed = following + gap
         meant = gap if inverted else np.int64(listed < total)
-        if listed > total or count + meant > items.size:
-            raise ValueError("an item past the end, or too many")
+        if gap == FAILED or listed > total or count + meant > items.size:
+            return np.int64(FAILED), at
         if inverted:
             for item in range(following, listed):
                 items[count] = item
@@ -202,6 +202,4 @@ def _read_list(code, total, data, at, end, items):  # type: ignore[no-untyped-de
             items[count] = listed
             count += 1
         following = listed + 1
-    if at > end:
-        raise ValueError("a list without an end")
-    return count, at
+    return (count if at <= end else np.int64(FAILED)), at

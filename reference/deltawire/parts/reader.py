@@ -55,6 +55,8 @@ def read_batch(
         record_batch.validate(full=True)
     except (pa.ArrowException, OSError, ValueError) as error:
         raise MalformedPartError(f"{what} is not an Arrow record batch: {error}") from None
+    if not record_batch.num_rows:  # then offsets may be missing too
+        raise MalformedPartError(f"{what} has no rows")
     _check_ranks(record_batch, limits, what)
     columns = Columns(record_batch, part.streams, table)
     _check_rows(columns, table, what)
