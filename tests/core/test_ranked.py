@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import weakref
+from typing import Any
 
 import numpy as np
 import pytest
@@ -152,7 +153,8 @@ def test_memory_of_what_is_refused_is_let_go(codes: list[int]) -> None:
     ranks, values = np.empty(1000, np.uint32), np.empty(1000, np.uint64)
     marks = [np.empty(1000, np.bool_) for _ in range(2)]
     sizes, ends, data = np.array([old.size]), np.empty(1, np.int64), np.zeros(PADDING, np.uint8)
-    assert not _read(np.array(codes, np.uint8), sizes, data, 0, 15, ranks, ends, *marks, values)
+    read: Any = _read
+    assert not read(np.array(codes, np.uint8), sizes, data, 0, 15, ranks, ends, *marks, values)
     kept = [weakref.ref(array) for array in (ranks, values, *marks, data)]
     del ranks, values, marks, data
     assert [reference() for reference in kept] == [None] * len(kept)

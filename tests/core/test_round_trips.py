@@ -95,6 +95,19 @@ def test_what_is_held_is_digested_in_any_cut(state: State, run: int, concurrent:
                 follower.verify()
 
 
+@pytest.mark.parametrize("codecs", [{}, {"absolute": True}, {"ranked": True}])
+@pytest.mark.parametrize("dtype", ["I64", "F32", "BF16", "U8"])
+def test_a_large_tensor_that_changes_evenly_is_not_a_bomb(dtype: str, codecs: dict[str, Any]) -> None:
+    # Batches of more than 16 MiB must not shrink a thousand times (LIM-2), and this one does.
+    old = np.full(1 << 22, 3, DTYPES[dtype].storage)
+    store = new_store()
+    with Publisher(store, anchors=NEVER, **codecs) as publisher, Follower(store) as follower:
+        for state in (old, old + old.dtype.type(1)):
+            publisher.publish({"w": state}, dtypes={"w": dtype})
+            follower.poll()
+        assert follower.arrays["w"].tobytes() == (old + old.dtype.type(1)).tobytes()
+
+
 @given(st.data())
 def test_given_arrays_are_changed_in_place(data: st.DataObject) -> None:
     first = data.draw(states())

@@ -19,6 +19,8 @@ _NOTHING = np.empty(0, np.uint8)
 _EARLY = 4
 """A part is closed at this fraction of all before it, from a MiB on: the first is stored while the next ones are made,
 and when the last row is there, little is left to store."""
+_FREE = 12 * MIB
+"""Batches stay below this if rows allow it: larger ones of 16 MiB may not shrink as far as they will. LIM-2"""
 MAGIC_BYTES = 8
 """An Arrow file begins with ``ARROW1`` and two zero bytes; the schema message follows."""
 
@@ -99,8 +101,11 @@ class PartWriter:
 
     def add(self, row: Row) -> None:
         """Add a row; may store a part."""
+        size = sum(map(len, row.streams.values()))
+        if self._rows and self._row_bytes + size > max(_FREE, self._options.batch_limit(self._batches)):
+            self._flush_batch()
         self._rows.append(row)
-        self._row_bytes += sum(map(len, row.streams.values()))
+        self._row_bytes += size
         if self._row_bytes >= self._options.batch_limit(self._batches):
             self._flush_batch()
 

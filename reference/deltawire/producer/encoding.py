@@ -23,6 +23,7 @@ from deltawire.format.tensors import Tensor
 from deltawire.kernels.access import put, take
 from deltawire.kernels.digest import digest_changes, digest_range
 from deltawire.kernels.scan import Changes, Room
+from deltawire.limits import MIB
 from deltawire.parts.rows import Row
 from deltawire.producer.comparing import ArrayPair, HeldArray, SourceArray, TensorPair
 from deltawire.producer.small_tensors import (
@@ -36,6 +37,8 @@ from deltawire.producer.small_tensors import (
 
 BOX_ELEMENTS = 1 << 22
 """Boxes are cut at this size, so that a batch stays small even when all of a box changed."""
+BOX_BYTES = 8 * MIB
+"""And at this one: up to 16 MiB a batch may shrink as far as it will, which one that changes evenly does. LIM-2"""
 DENSE_FRACTION = 0.25
 """Below this changed fraction positions and differences are always smaller than all elements: not even tried."""
 
@@ -73,7 +76,7 @@ class Encoder:
             room: for scans of ``BOX_ELEMENTS``.
         """
         pair = ArrayPair(HeldArray(old), SourceArray(new))
-        for box in split(tensor.storage_shape, BOX_ELEMENTS):
+        for box in split(tensor.storage_shape, _box_elements(tensor)):
             row = self.row(tensor, box, pair, room)
             if row is not None:
                 yield row
@@ -128,7 +131,7 @@ class Encoder:
             old: their old bits.
             new: flat new bits of the whole tensor, which stay as they are meanwhile.
         """
-        for box in split(tensor.storage_shape, BOX_ELEMENTS):
+        for box in split(tensor.storage_shape, _box_elements(tensor)):
             place = flat_range(box, tensor.storage_shape)
             assert place is not None  # noqa: S101 - split makes contiguous boxes
             start, length = place
@@ -182,6 +185,10 @@ def _compressed(streams: dict[str, Stream]) -> int:
     return sum(_ALL.compress(stream, asbytes=True).__len__() for stream in streams.values())
 
 
+def _box_elements(tensor: Tensor) -> int:
+    return min(BOX_ELEMENTS, BOX_BYTES // tensor.dtype.width)
+
+
 class EncodingPool:
     """Encodes boxes on several threads and gives their rows back in table order."""
 
@@ -224,7 +231,7 @@ class EncodingPool:
             if small:
                 group.add((tensor, pair))
                 continue
-            for box in split(tensor.storage_shape, BOX_ELEMENTS):
+            for box in split(tensor.storage_shape, _box_elements(tensor)):
                 yield partial(self._one, tensor, box, pair)
         if group.pairs:
             yield partial(self._small, group.pairs)
