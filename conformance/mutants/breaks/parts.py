@@ -7,7 +7,7 @@ from typing import Any
 from deltawire.errors import MalformedPartError, MalformedRowError
 from deltawire.parts import message, reader
 from mutants import Mutant
-from mutants.patching import ANYTHING, edit, replace, skip
+from mutants.patching import ANYTHING, both, edit, replace, skip
 
 _read_batch, _decoded_length = reader.read_batch, message._decoded_length  # noqa: SLF001
 
@@ -115,7 +115,14 @@ MUTANTS = [
     Mutant(
         name="any-range-of-tensors",
         what="does not compare the tensors of a batch with the record, nor whether there are any",
-        patch=skip("deltawire.parts.reader:_check_range"),
+        patch=both(
+            skip("deltawire.parts.reader:_check_range"),
+            edit(
+                "deltawire.parts.reader:read_batch",
+                ("if not record_batch.num_rows:", "if False:"),
+                also=("deltawire.consumer.steps:read_batch",),
+            ),
+        ),
         caught_by=("parts/first-tensor", "parts/last-tensor", "parts/empty-batch"),
     ),
     Mutant(
