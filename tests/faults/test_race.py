@@ -32,7 +32,11 @@ def compete(store: Store, name: str, versions: int) -> dict[int, int]:
     won: dict[int, int] = {}
     attempt = 0
     while True:
-        with open_publisher(store, anchors=ANCHORS) as publisher:
+        try:
+            opened = open_publisher(store, anchors=ANCHORS)
+        except FencedError:  # another took over between the first lease written here and the second
+            continue
+        with opened as publisher:
             while (publisher.version or 0) < versions - 1:
                 attempt += 1
                 seed = int(name) * 1000 + attempt
