@@ -16,8 +16,12 @@ from deltawire.consumer.small_rows import stage_rows
 from deltawire.consumer.staging import Totals, add_totals
 from deltawire.errors import DigestMismatchError, MalformedRowError, WrongBaseError
 from deltawire.format.tensors import Tensor, TensorTable, build_table
+from deltawire.kernels import ranked
+from deltawire.kernels.levels import count_classes
 from deltawire.limits import DEFAULT_LIMITS
 from deltawire.parts.rows import Row
+from deltawire.parts.writer import PartWriter
+from deltawire.producer.anchors import NEVER
 from deltawire.store.memory import MemoryStore
 from deltawire.targets.arrays import NumpyBits
 from deltawire.targets.base import Change, TensorBits
@@ -119,3 +123,22 @@ def test_rows_of_several_batches_cover_no_more_than_the_whole_tensor() -> None:
     assert (totals.changed, totals.before, totals.after, totals.covered) == (10, 3, 2, {0: 10})
     with pytest.raises(MalformedRowError):
         add_totals(totals, Totals(changed=1, covered={0: 1}), table)
+
+
+def test_a_box_is_counted_before_any_thread_looks_at_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rows of one box in batches, and so in groups, of their own. RNK-5"""
+    monkeypatch.setattr(steps, "_GROUP", 1)
+    store = MemoryStore(f"staging/{uuid.uuid4().hex}")
+    add, looks = PartWriter.add, list[int]()
+    old = np.arange(ELEMENTS, dtype=np.float32)
+    options = PartOptions(batch_bytes=1)
+    with Publisher(store, parts=options, ranked=True, anchors=NEVER) as publisher, monkeypatch.context() as patch:
+        patch.setattr(PartWriter, "add", lambda writer, row: [add(writer, row) for _ in range(30)])
+        for state in (old, np.where(old % 7 == 0, old + 1, old)):
+            publisher.publish({"w": state})
+    monkeypatch.setattr(ranked, "count_classes", lambda *args: looks.append(1) or count_classes(*args))  # type: ignore[func-returns-value]
+    with Follower(store) as follower:
+        follower.poll(to=0)
+        with pytest.raises(MalformedRowError):
+            follower.poll()
+    assert len(looks) <= 1
