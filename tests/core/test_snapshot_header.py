@@ -68,7 +68,7 @@ def test_headers_come_back(state: State) -> None:
 def snapshot_of(state: State, store: MemoryStore, shard_bytes: int) -> list[bytes]:
     table = state.table()
     snapshot = write_snapshot(
-        store,
+        store.write_batch(),
         table,
         lambda tensor: [state.bits[tensor.name].tobytes()] if tensor.bytes else [],
         [0] * len(table.tensors),

@@ -115,7 +115,7 @@ class SlowAnchors(FaultyStore):
     def __post_init__(self) -> None:
         super().__post_init__()
         self.permits = threading.Semaphore(0)
-        self.open = threading.Event()
+        self.permitted = threading.Event()
 
     def put_stream(self, key: str, chunks: Any) -> int:
         if threading.current_thread().name != "deltawire-anchor":
@@ -123,7 +123,7 @@ class SlowAnchors(FaultyStore):
 
         def permitted() -> Iterator[Bytes]:
             for chunk in chunks:
-                while not self.open.is_set() and not self.permits.acquire(timeout=0.005):
+                while not self.permitted.is_set() and not self.permits.acquire(timeout=0.005):
                     pass
                 yield chunk
 
@@ -144,7 +144,7 @@ def test_publishes_do_not_wait_for_an_anchor(seed: int, permits: list[int]) -> N
             publisher.publish(versions[-1].state, files=versions[-1].files, dtypes=DTYPES, timeout=30)
             for _ in range(permitted):
                 store.permits.release()
-        store.open.set()
+        store.permitted.set()
         assert publisher.wait_for_anchor(timeout=30)
         assert publisher.anchor_error is None
         assert publisher.anchor_version is not None
@@ -223,7 +223,7 @@ def test_a_rebase_waits_for_an_anchor_no_longer_than_its_deadline(memory: Memory
             assert follower.poll() is not None
             assert follower.record is not None
             assert follower.record.delta is not None
-        store.open.set()
+        store.permitted.set()
         published = publisher.publish(grown, dtypes=DTYPES)
         assert published.record.snapshot is not None
         assert publisher.anchor_version == published.version
@@ -273,5 +273,5 @@ def test_closing_waits_for_an_anchor_but_not_for_ever(memory: MemoryStore) -> No
     started = time.monotonic()
     publisher.close(timeout=0.1)
     assert time.monotonic() - started < 2
-    store.open.set()
+    store.permitted.set()
     assert publisher.wait_for_anchor(timeout=30)

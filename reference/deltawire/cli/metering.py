@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from deltawire.format.dtypes import Bits, dtype_of, storage_shape
 from deltawire.inspecting.history import Advance, no_progress
 from deltawire.producer.source import Source
-from deltawire.store.base import Bytes, ObjectInfo, PutMode, Store, StoredObject
+from deltawire.store.base import Bytes, ObjectInfo, OpenObject, PutMode, Store, StoredObject, WriteBatch
 
 
 def source_bytes(source: Source) -> int:
@@ -45,6 +45,7 @@ class MeteredStore(Store):
         self.advance = advance
         self.url = store.url
         self.guarantees = store.guarantees
+        self.deletes_at_once = store.deletes_at_once
 
     def get(self, key: str, *, max_bytes: int) -> StoredObject:
         return self._store.get(key, max_bytes=max_bytes)
@@ -69,5 +70,26 @@ class MeteredStore(Store):
     def delete(self, key: str) -> None:
         self._store.delete(key)
 
+    def delete_all(self, keys: Sequence[str]) -> None:
+        self._store.delete_all(keys)
+
+    def open(self, key: str) -> OpenObject:
+        return _MeteredObject(self, key, self._store.open(key))
+
+    def write_batch(self) -> WriteBatch:
+        return self._store.write_batch()
+
     def close(self) -> None:
         self._store.close()
+
+
+class _MeteredObject(OpenObject):
+    def __init__(self, store: MeteredStore, key: str, opened: OpenObject) -> None:
+        super().__init__(store, key)
+        self._metered = store
+        self._opened = opened
+
+    def get_range(self, start: int, length: int) -> bytes:
+        data = self._opened.get_range(start, length)
+        self._metered.advance(len(data))
+        return data

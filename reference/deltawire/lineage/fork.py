@@ -43,7 +43,7 @@ from deltawire.reading.transfer import Transfer
 from deltawire.reading.trust import Trust, as_trust
 from deltawire.snapshots.writer import write_files, write_snapshot, write_table
 from deltawire.store import open_store
-from deltawire.store.base import Store
+from deltawire.store.base import Store, WriteBatch
 
 if TYPE_CHECKING:
     from deltawire.ed25519 import PrivateKeyLike, PublicKeyLike
@@ -203,8 +203,10 @@ class _Forking:
         )
         files = read_files(self._source, committed, deadline)
         prefix = keys.data_prefix(0, head["commit_id"])
-        data = self._store_data(committed, table, files, prefix=prefix, shard_bytes=shard_bytes)
-        tensors = self._call(lambda: write_table(self._store, table, key=keys.table_key(0, head["commit_id"])))
+        writes = self._store.write_batch()
+        data = self._store_data(committed, table, files, writes, prefix=prefix, shard_bytes=shard_bytes)
+        tensors = self._call(lambda: write_table(writes, table, key=keys.table_key(0, head["commit_id"])))
+        self._call(writes.finish)
         first = VersionRecord(
             **head,
             version=0,
@@ -251,7 +253,14 @@ class _Forking:
         raise InvalidArgumentError(f"this very fork is at {where} already")
 
     def _store_data(
-        self, committed: Committed, table: TensorTable, files: dict[str, bytes], *, prefix: str, shard_bytes: int
+        self,
+        committed: Committed,
+        table: TensorTable,
+        files: dict[str, bytes],
+        writes: WriteBatch,
+        *,
+        prefix: str,
+        shard_bytes: int,
     ) -> _Data:
         snapshot = committed.record.snapshot or self._anchored(committed)
         complete = snapshot is not None and snapshot.shards[-1].last_tensor == len(table.tensors) - 1
@@ -264,7 +273,7 @@ class _Forking:
                 deadline=self._deadline,
                 advance=self._advance,
             )
-            stored = self._call(lambda: write_files(self._store, files, prefix=prefix))
+            stored = self._call(lambda: write_files(writes, files, prefix=prefix))
             whole = msgspec.structs.replace(copied.snapshot, files=stored)
             return _Data(whole, "streamed" if copied.through else "copied", copied.by_store, copied.through)
         spooled = spool_version(self._source, committed, self._deadline)
@@ -273,7 +282,7 @@ class _Forking:
             raise StateMismatchError(f"version {committed.record.version} was not rebuilt as it was")
         written = self._call(
             lambda: write_snapshot(
-                self._store, table, state.read, state.digests, prefix=prefix, shard_bytes=shard_bytes, files=files
+                writes, table, state.read, state.digests, prefix=prefix, shard_bytes=shard_bytes, files=files
             )
         )
         size = sum(shard.bytes for shard in written.shards)

@@ -285,7 +285,6 @@ class Run:
                 versions[way.anchor],
                 groups,
                 writer_features=self._stream.writer_features,
-                store=self._transfer.store,
                 uploads=uploads,
                 deadline=deadline,
             )

@@ -108,8 +108,7 @@ class Removal:
     def delete(self, doomed: Iterable[str], deadline: Deadline) -> None:
         """Delete objects concurrently; not in a dry run."""
         if not self._dry_run:
-            for _ in self._transfer.map(self._transfer.store.delete, doomed, deadline=deadline):
-                pass
+            self._transfer.delete(doomed, deadline=deadline)
 
     def _remove(self, batch: _Batch, protected: Protected, deadline: Deadline) -> None:
         version_keys = [keys.version_key(number) for number in batch.versions]

@@ -24,7 +24,6 @@ from deltawire.producer.uploads import Uploads
 from deltawire.reading.stream import Committed
 from deltawire.reading.transfer import Transfer
 from deltawire.snapshots.writer import write_files, write_index, write_shard
-from deltawire.store.base import Store
 
 _CHUNK = 8 * MIB
 _MASK = (1 << 64) - 1
@@ -128,14 +127,12 @@ class AnchorWriter:
         groups: Sequence[Sequence[Tensor]],
         *,
         writer_features: tuple[str, ...],
-        store: Store,
         uploads: Uploads,
         deadline: Deadline,
     ) -> None:
         self.version = version.record.version
         self._version = version
         self._groups = groups
-        self._store = store
         self._uploads = uploads
         self._deadline = deadline
         record = version.record
@@ -175,7 +172,9 @@ class AnchorWriter:
             for start in range(0, tensor.elements, run):
                 yield bits[tensor.ordinal][start : start + run].view(np.uint8).data
 
-        shard = self._uploads.run(lambda: write_shard(self._store, group, read, digests, key=key), self._deadline)
+        shard = self._uploads.run(
+            lambda: write_shard(self._uploads.writes, group, read, digests, key=key), self._deadline
+        )
         self._shards.append(shard)
 
     def finish(self, transfer: Transfer) -> None:
@@ -187,14 +186,17 @@ class AnchorWriter:
         """
         if self._digest != int(self._version.record.state_digest, 16):
             raise StateMismatchError(f"the state made of version {self.version} does not have its state digest")
-        index = self._uploads.run(lambda: write_index(self._store, self._groups, prefix=self.prefix), self._deadline)
+        index = self._uploads.run(
+            lambda: write_index(self._uploads.writes, self._groups, prefix=self.prefix), self._deadline
+        )
         files = tuple(self._copy(file, transfer) for file in self._version.record.files)
+        self._uploads.finish(self._deadline)
         self._snapshot = Snapshot(shards=tuple(self._shards), index=index, files=files)
 
     def _copy(self, file: File, transfer: Transfer) -> File:
         data = transfer.read_object(file, max_bytes=transfer.limits.file_bytes, deadline=self._deadline)
         [copy] = self._uploads.run(
-            lambda: write_files(self._store, {file.name: data}, prefix=self.prefix), self._deadline
+            lambda: write_files(self._uploads.writes, {file.name: data}, prefix=self.prefix), self._deadline
         )
         return copy
 

@@ -69,8 +69,9 @@ class Anchoring:
         record = committed.record
         head = envelope(record.stream_id, "anchor", epoch=record.epoch, writer_features=record.writer_features)
         prefix = keys.data_prefix(record.version, head["commit_id"])
+        writes = self._store.write_batch()
         snapshot = write_snapshot(
-            self._store,
+            writes,
             base.table,
             lambda tensor: base.read_frozen(freeze, tensor),
             freeze.digests,
@@ -78,6 +79,7 @@ class Anchoring:
             shard_bytes=self._shard_bytes,
             files=files,
         )
+        writes.finish()
         anchor = AnchorRecord(
             **head,
             version=record.version,

@@ -20,7 +20,6 @@ from deltawire.producer.small_tensors import GROUP_ELEMENTS, SMALL_ELEMENTS, gro
 from deltawire.producer.source import Source
 from deltawire.producer.uploads import Uploads
 from deltawire.snapshots.writer import write_files, write_snapshot, write_table
-from deltawire.store.base import Store
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,7 +82,6 @@ def store_delta(
     *,
     parent: VersionRecord,
     commit_id: str,
-    store: Store,
     uploads: Uploads,
     encoding: EncodingPool,
     options: PartOptions,
@@ -107,13 +105,13 @@ def store_delta(
         between=deadline.remaining,
     )
     encode_seconds = time.perf_counter() - started - uploads.waited
-    uploads.finish(deadline)
     kept = {file.name: file for file in parent.files if _same(file, files.get(file.name))}
     new = {name: data for name, data in files.items() if name not in kept}
     if new:
         folder = keys.files_prefix(version, commit_id)
-        stored = uploads.run(lambda: write_files(store, new, prefix=folder), deadline)
+        stored = uploads.run(lambda: write_files(uploads.writes, new, prefix=folder), deadline)
         kept |= {file.name: file for file in stored}
+    uploads.finish(deadline)
     return Contents(
         base=base,
         tensors=parent.tensors,
@@ -136,7 +134,6 @@ def store_snapshot(
     *,
     version: int,
     commit_id: str,
-    store: Store,
     uploads: Uploads,
     shard_bytes: int,
     files: Mapping[str, bytes],
@@ -147,13 +144,14 @@ def store_snapshot(
     base = BaseState(table, [source.tensor(tensor.name).hold() for tensor in table.tensors])
     encoded = time.perf_counter() - started
     prefix = keys.data_prefix(version, commit_id)
-    tensors = uploads.run(lambda: write_table(store, table, key=keys.table_key(version, commit_id)), deadline)
+    tensors = uploads.run(lambda: write_table(uploads.writes, table, key=keys.table_key(version, commit_id)), deadline)
     snapshot = uploads.run(
         lambda: write_snapshot(
-            store, table, base.read, base.digests, prefix=prefix, shard_bytes=shard_bytes, files=files
+            uploads.writes, table, base.read, base.digests, prefix=prefix, shard_bytes=shard_bytes, files=files
         ),
         deadline,
     )
+    uploads.finish(deadline)
     return Contents(
         base=base,
         tensors=tensors,

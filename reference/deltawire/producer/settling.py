@@ -79,8 +79,7 @@ def is_whole(transfer: Transfer, stream: StreamRecord, ready: Ready) -> bool:
 
 def remove_folder(transfer: Transfer, prefix: str) -> None:
     """Delete what one logical write has stored and no record names."""
-    for info in [*transfer.store.list(prefix)]:
-        transfer.store.delete(info.key)
+    transfer.store.delete_all([info.key for info in transfer.store.list(prefix)])
 
 
 def remove_folders(transfer: Transfer, prefixes: Iterable[str]) -> list[DeltawireError]:

@@ -26,6 +26,8 @@ class Uploads:
 
     def __init__(self, store: Store, *, workers: int, in_flight_bytes: int = 128 * MIB) -> None:
         self._store = store
+        self.writes = store.write_batch()
+        """What is stored together until ``finish``."""
         self._pool = ThreadPoolExecutor(workers, thread_name_prefix="deltawire-upload")
         self._workers = workers
         self._in_flight_bytes = in_flight_bytes
@@ -45,8 +47,8 @@ class Uploads:
             len(self._pending) >= self._workers or self._bytes() + part.bytes > self._in_flight_bytes
         ):
             self._wait(self._pending.popleft()[0], deadline)
-        chunks = [memoryview(data).cast("B")]
-        self._pending.append((self._submit(lambda: self._store.put_stream(part.key, chunks)), part.bytes))
+        writes, chunks = self.writes, [memoryview(data).cast("B")]
+        self._pending.append((self._submit(lambda: writes.put_stream(part.key, chunks)), part.bytes))
 
     def run(self, work: Callable[[], T], deadline: Deadline) -> T:
         """Do one piece of work on the store, but wait for it no longer than the deadline allows.
@@ -72,14 +74,16 @@ class Uploads:
             raise OutcomeUnknownError("the store did not answer to the commit before the deadline") from error
 
     def finish(self, deadline: Deadline) -> None:
-        """Wait until everything is stored."""
+        """Wait until everything is stored that was put or written into ``writes``. CMT-1"""
         while self._pending:
             self._wait(self._pending.popleft()[0], deadline)
+        self.run(self.writes.finish, deadline)
 
     def abandon(self) -> None:
         """Forget what is under way after a failure; what it stores is referenced by nothing."""
         while self._pending:
             self._pending.popleft()[0].cancel()
+        self.writes = self._store.write_batch()
 
     def _bytes(self) -> int:
         return sum(size for future, size in self._pending if not future.done())

@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from concurrent.futures import TimeoutError as FutureTimeoutError
 from dataclasses import dataclass
+from itertools import islice
+from threading import Lock
 from typing import TypeVar
 
 from deltawire.deadline import Deadline
@@ -21,7 +23,7 @@ from deltawire.errors import (
 from deltawire.format.records import Descriptor
 from deltawire.format.strict_json import sha256
 from deltawire.limits import DEFAULT_LIMITS, MIB, Limits
-from deltawire.store.base import Store
+from deltawire.store.base import OpenObject, Store
 
 T = TypeVar("T")
 U = TypeVar("U")
@@ -100,10 +102,11 @@ class Transfer:
             MissingObjectError: an object is not there.
             SizeMismatchError: an object is too short.
         """
+        opened = _Opened(self.store)
 
         def read(request: RangeRequest) -> bytes:
             try:
-                return self.store.get_range(request.key, request.start, request.bytes)
+                return opened.of(request.key).get_range(request.start, request.bytes)
             except ObjectNotFoundError:
                 raise MissingObjectError(f"{request.key} is named by a record, but is not there") from None
 
@@ -112,6 +115,13 @@ class Transfer:
     def map(self, function: Callable[[T], U], items: Iterable[T], *, deadline: Deadline) -> Iterator[U]:
         """Apply ``function`` to small items concurrently and yield the results in order."""
         return self._windowed(function, items, lambda _: 0, deadline)
+
+    def delete(self, keys: Iterable[str], *, deadline: Deadline) -> None:
+        """Delete objects concurrently, as many with each request as the store can."""
+        remaining = iter(keys)
+        several = iter(lambda: list(islice(remaining, self.store.deletes_at_once)), [])
+        for _ in self.map(self.store.delete_all, several, deadline=deadline):
+            pass
 
     def _windowed(
         self, function: Callable[[T], U], items: Iterable[T], size: Callable[[T], int], deadline: Deadline
@@ -132,6 +142,30 @@ class Transfer:
         finally:
             for future, _ in window:
                 future.cancel()
+
+
+class _Opened:
+    """Objects of one reading, each looked up once however many threads read it."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._lock = Lock()
+        self._opened: dict[str, Future[OpenObject]] = {}
+
+    def of(self, key: str) -> OpenObject:
+        """The object under a key. Raises what ``Store.open`` does."""
+        with self._lock:
+            found = self._opened.get(key)
+            if found is None:
+                opening = self._opened[key] = Future[OpenObject]()
+        if found is not None:
+            return found.result()
+        try:
+            opening.set_result(self._store.open(key))
+        except BaseException as error:
+            opening.set_exception(error)
+            raise
+        return opening.result()
 
 
 def _wait(future: Future[T], deadline: Deadline) -> T:

@@ -5,16 +5,14 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 
-from deltawire.errors import ObjectExistsError
 from deltawire.format.keys import SHARD_INDEX, shard_name
 from deltawire.format.records import BINARY_TYPE, JSON_TYPE, SAFETENSORS_TYPE, Descriptor, File, Shard, Snapshot
 from deltawire.format.strict_json import sha256
 from deltawire.format.tensors import Tensor, TensorTable
 from deltawire.snapshots.header import build_header, file_order
-from deltawire.store.base import Bytes, Store
+from deltawire.store.base import Bytes, WriteBatch
 
 ReadTensor = Callable[[Tensor], Iterable[Bytes]]
 """Gives a tensor's bytes, little-endian and row-major, in chunks."""
@@ -52,7 +50,7 @@ def plan_shards(tensors: Sequence[Tensor], shard_bytes: int) -> list[Sequence[Te
 
 
 def write_snapshot(
-    store: Store,
+    writes: WriteBatch,
     table: TensorTable,
     read: ReadTensor,
     digests: Sequence[int],
@@ -64,7 +62,7 @@ def write_snapshot(
     """Write all shards, the index and the auxiliary files under ``prefix``: a folder that loads as it is.
 
     Args:
-        store: where to.
+        writes: where to; finished by the caller.
         table: the tensors.
         read: gives each tensor's bytes, called once for each in file order.
         digests: each tensor's share of the state digest, by ordinal.
@@ -75,16 +73,16 @@ def write_snapshot(
     runs = plan_shards(table.tensors, shard_bytes)
     names = [shard_name(index + 1, len(runs)) for index in range(len(runs))]
     shards = tuple(
-        write_shard(store, run, read, digests, key=prefix + name) for run, name in zip(runs, names, strict=True)
+        write_shard(writes, run, read, digests, key=prefix + name) for run, name in zip(runs, names, strict=True)
     )
     return Snapshot(
         shards=shards,
-        index=write_index(store, runs, prefix=prefix),
-        files=write_files(store, files, prefix=prefix),
+        index=write_index(writes, runs, prefix=prefix),
+        files=write_files(writes, files, prefix=prefix),
     )
 
 
-def write_index(store: Store, runs: Sequence[Sequence[Tensor]], *, prefix: str) -> Descriptor:
+def write_index(writes: WriteBatch, runs: Sequence[Sequence[Tensor]], *, prefix: str) -> Descriptor:
     """Write the index of a snapshot whose shards are these runs of tensors."""
     names = [shard_name(index + 1, len(runs)) for index in range(len(runs))]
     weight_map = {tensor.name: name for run, name in zip(runs, names, strict=True) for tensor in run}
@@ -92,26 +90,21 @@ def write_index(store: Store, runs: Sequence[Sequence[Tensor]], *, prefix: str) 
     index = {"metadata": {"total_size": total}, "weight_map": weight_map}
     data = json.dumps(index, indent=1, ensure_ascii=False).encode()
     key = prefix + SHARD_INDEX
-    _put(store, key, data)
+    writes.put(key, data)
     return Descriptor(key=key, media_type=JSON_TYPE, bytes=len(data), digest=sha256(data))
 
 
-def write_files(store: Store, files: Mapping[str, bytes], *, prefix: str) -> tuple[File, ...]:
+def write_files(writes: WriteBatch, files: Mapping[str, bytes], *, prefix: str) -> tuple[File, ...]:
     """Write auxiliary files under ``prefix``, in a data folder of this one logical write (FIL-1, KEY-4)."""
     for name, content in files.items():
-        _put(store, prefix + name, content)
+        writes.put(prefix + name, content)
     return tuple(describe_file(name, content, key=prefix + name) for name, content in files.items())
 
 
-def write_table(store: Store, table: TensorTable, *, key: str) -> Descriptor:
+def write_table(writes: WriteBatch, table: TensorTable, *, key: str) -> Descriptor:
     """Write a tensor table under ``key``, in a data folder of this one logical write (TAB-1, KEY-4)."""
-    _put(store, key, table.data)
+    writes.put(key, table.data)
     return table.described(key)
-
-
-def _put(store: Store, key: str, data: bytes) -> None:
-    with suppress(ObjectExistsError):  # nobody else writes this key: an attempt of our own arrived. KEY-4
-        store.put(key, data, mode="create")
 
 
 def describe_file(name: str, content: bytes, *, key: str) -> File:
@@ -121,12 +114,17 @@ def describe_file(name: str, content: bytes, *, key: str) -> File:
 
 
 def write_shard(
-    store: Store, run: Sequence[Tensor], read: ReadTensor, digests: Mapping[int, int] | Sequence[int], *, key: str
+    writes: WriteBatch,
+    run: Sequence[Tensor],
+    read: ReadTensor,
+    digests: Mapping[int, int] | Sequence[int],
+    *,
+    key: str,
 ) -> Shard:
     """Write one shard of consecutive tensors, streaming.
 
     Args:
-        store: where to.
+        writes: where to; finished by the caller.
         run: the tensors, in table order.
         read: gives each tensor's bytes, called once for each in file order.
         digests: each tensor's share of the state digest, by ordinal.
@@ -141,7 +139,7 @@ def write_shard(
         for tensor in order:
             yield from read(tensor)
 
-    store.put_stream(key, hash_through(chunks(), found.append))
+    writes.put_stream(key, hash_through(chunks(), found.append))
     return Shard(
         key=key,
         media_type=SAFETENSORS_TYPE,

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Literal
 
-from deltawire.errors import InvalidKeyError
+from deltawire.errors import InvalidKeyError, ObjectExistsError
 from deltawire.format.keys import MAX_KEY_BYTES, SEGMENT
 
 Bytes = bytes | bytearray | memoryview
@@ -66,6 +67,8 @@ class Store(ABC):
 
     url: str
     guarantees: Guarantees
+    deletes_at_once: int = 1
+    """How many keys ``delete_all`` removes in about one request."""
 
     @abstractmethod
     def get(self, key: str, *, max_bytes: int) -> StoredObject:
@@ -119,6 +122,19 @@ class Store(ABC):
     def delete(self, key: str) -> None:
         """Remove an object; one that is not there is no error."""
 
+    def delete_all(self, keys: Sequence[str]) -> None:
+        """Remove objects, in any order; a failure may leave some of them."""
+        for key in keys:
+            self.delete(key)
+
+    def open(self, key: str) -> OpenObject:
+        """Look an object up once, to read many ranges of it. Raises ObjectNotFoundError, maybe only when reading."""
+        return OpenObject(self, key)
+
+    def write_batch(self) -> WriteBatch:
+        """Begin to write objects that nothing names yet, in as few requests as the binding can. Nothing is sent yet."""
+        return WriteBatch(self)
+
     def copy_from(self, source: Store, source_key: str, key: str) -> bool:
         """Make a large object a copy of one in ``source`` without its bytes passing through here. STO-26
 
@@ -135,6 +151,45 @@ class Store(ABC):
 
     def close(self) -> None:  # noqa: B027 - most bindings hold nothing
         """Release connections."""
+
+
+class OpenObject:
+    """An object that was looked up, for reading ranges of it from several threads.
+
+    What is read is the object as it was then, or later, but never parts of two (STO-1), as its key is unique to one
+    logical write (KEY-4).
+    """
+
+    def __init__(self, store: Store, key: str) -> None:
+        self._store = store
+        self._key = key
+
+    def get_range(self, start: int, length: int) -> bytes:
+        """See ``Store.get_range``."""
+        return self._store.get_range(self._key, start, length)
+
+
+class WriteBatch:
+    """Objects that are stored together: all are visible when ``finish`` has returned, each when the binding likes.
+
+    Every key must be unique to one logical write (KEY-4). Safe to call from several threads, but for ``finish``, after
+    which more may be written. A batch that is dropped leaves objects that nothing names, or none.
+    """
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def put(self, key: str, data: Bytes) -> None:
+        """Write a small object. Raises StoreError."""
+        with suppress(ObjectExistsError):  # nobody else writes this key: an attempt of our own arrived. KEY-4
+            self._store.put(key, data, mode="create")
+
+    def put_stream(self, key: str, chunks: Iterable[Bytes]) -> int:
+        """Write a large object; returns its size in bytes. See ``Store.put_stream``."""
+        return self._store.put_stream(key, chunks)
+
+    def finish(self) -> None:
+        """Make everything durable and visible that was written. Raises StoreError: some of it may not be. CMT-1"""
 
 
 _SEGMENT = re.compile(SEGMENT)
