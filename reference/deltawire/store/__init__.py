@@ -12,16 +12,19 @@ from deltawire.store.base import (
     Bytes,
     Guarantees,
     ObjectInfo,
+    OpenObject,
     PutMode,
     ReplaceIf,
     Store,
     StoredObject,
+    WriteBatch,
     check_key,
 )
 from deltawire.store.opening import open_store
 
 if TYPE_CHECKING:
     from deltawire.store.generic import FsspecStore
+    from deltawire.store.hub import HubStore
     from deltawire.store.local import LocalStore
     from deltawire.store.memory import MemoryStore
     from deltawire.store.probe import ProbeReport, ProbeResult
@@ -29,6 +32,7 @@ if TYPE_CHECKING:
 
 _LAZY = {
     "FsspecStore": "generic",
+    "HubStore": "hub",
     "LocalStore": "local",
     "MemoryStore": "memory",
     "ProbeReport": "probe",
@@ -40,9 +44,11 @@ __all__ = [
     "Bytes",
     "FsspecStore",
     "Guarantees",
+    "HubStore",
     "LocalStore",
     "MemoryStore",
     "ObjectInfo",
+    "OpenObject",
     "ProbeReport",
     "ProbeResult",
     "PutMode",
@@ -50,6 +56,7 @@ __all__ = [
     "S3Store",
     "Store",
     "StoredObject",
+    "WriteBatch",
     "check_key",
     "open_store",
 ]

@@ -57,7 +57,7 @@ class FsspecStore(Store):
         if scheme not in fsspec.available_protocols():
             raise InvalidArgumentError(
                 f"{scheme!r} is no scheme that fsspec knows",
-                hint="a stream is at a directory, s3://BUCKET/PREFIX, or a URL such as gs:// or hf:// with its package",
+                hint="a stream is at a directory, in a bucket (s3:// or hf://buckets/), or at a URL such as gs://",
             )
         try:
             # listings kept from earlier would hide what others wrote (STO-2)

@@ -10,14 +10,15 @@ from deltawire.errors import InvalidArgumentError
 from deltawire.store.base import Store
 
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
-_KNOWN = "a path, file://, memory://, s3:// or any scheme that fsspec knows"
+_KNOWN = "a path, file://, memory://, s3://, hf://buckets/ or any scheme that fsspec knows"
 
 
 def open_store(url: str | os.PathLike[str]) -> Store:
     """Open the store that a path or URL names; nothing is read or written yet.
 
     A path or ``file://`` is a ``LocalStore``, ``memory://NAME`` a ``MemoryStore``, ``s3://BUCKET/PREFIX`` an
-    ``S3Store``, anything else that fsspec knows an ``FsspecStore``, which can only carry one declared writer.
+    ``S3Store``, ``hf://buckets/NAMESPACE/NAME/PREFIX`` a ``HubStore``, anything else that fsspec knows an
+    ``FsspecStore``. The last two can only carry one declared writer.
 
     Raises:
         InvalidArgumentError: the URL is empty, malformed, chained (``::``) or of an unknown scheme.
@@ -41,6 +42,10 @@ def open_store(url: str | os.PathLike[str]) -> Store:
             from deltawire.store.s3 import S3Store  # noqa: PLC0415
 
             return S3Store(text)
+        case "hf":
+            from deltawire.store.hub import HubStore  # noqa: PLC0415
+
+            return HubStore(text)
         case _:
             from deltawire.store.generic import FsspecStore  # noqa: PLC0415
 

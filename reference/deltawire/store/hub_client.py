@@ -1,0 +1,307 @@
+"""Single requests to the Hub's API for buckets, and one kind of failure for all (SPEC.md section 5.7)."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from email.utils import parsedate_to_datetime
+from typing import Any, Literal, TypeVar
+from urllib.parse import quote, urljoin
+
+import msgspec
+
+from deltawire.errors import (
+    MissingDependencyError,
+    ObjectNotFoundError,
+    StoreDeniedError,
+    StoreError,
+    StoreUnavailableError,
+)
+from deltawire.store.hub_location import HubLocation
+
+try:
+    import httpx2
+    from huggingface_hub.utils import build_hf_headers, get_session, parse_ratelimit_headers
+except ImportError as missing:
+    raise MissingDependencyError("hf:// needs a recent huggingface_hub: pip install 'deltawire[hf]'") from missing
+
+ATTEMPTS = 5
+"""How often a request is sent before the Hub counts as unavailable."""
+FIRST_PAUSE_SECONDS = 0.5
+LONGEST_PAUSE_SECONDS = 60.0
+"""A rate limit that lasts longer is an error at once, and says how long."""
+OPERATIONS = 1000
+"""Most operations of one batch, and most paths that are asked for at once."""
+CONTENT_GONE = "ContentGone"
+"""Code of our own: a name was found, but not what it refers to, so that it is another's or gone by now."""
+_TIMEOUT = httpx2.Timeout(30.0, connect=10.0)
+_REDIRECTS = 3
+
+T = TypeVar("T")
+Operation = Mapping[str, Any]
+
+
+class Entry(msgspec.Struct, frozen=True):
+    """A file of a bucket, as listings show it; directories have no hash."""
+
+    type: str
+    path: str
+    size: int = 0
+    xet_hash: str = msgspec.field(name="xetHash", default="")
+    uploaded_at: str = msgspec.field(name="uploadedAt", default="")
+
+
+class Failed(msgspec.Struct, frozen=True):
+    """An operation of a batch that was not done."""
+
+    path: str
+    error: str = ""
+
+
+class _Report(msgspec.Struct, frozen=True):
+    failed: list[Failed] = []
+
+
+class Access(msgspec.Struct, frozen=True):
+    """A short-lived token for the storage behind the Hub."""
+
+    cas_url: str = msgspec.field(name="casUrl")
+    token: str = msgspec.field(name="accessToken")
+    expires: int = msgspec.field(name="exp")
+    """Seconds since the epoch."""
+
+
+class File(msgspec.Struct, frozen=True):
+    """What a path of a bucket is at one moment."""
+
+    xet_hash: str
+    """Identity of the content, 64 hex digits; zeros of an empty file."""
+    size: int
+    modified_at: float | None = None
+
+
+class HubFailure(Exception):  # noqa: N818 - not an error of ours: callers turn it into one
+    """A request that failed, or whose answer makes no sense."""
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        status: int | None = None,
+        code: str = "",
+        authenticated: bool = False,
+        reset_seconds: float | None = None,
+    ) -> None:
+        self.status = status
+        self.code = code
+        self.message = " ".join(message.split())[:300]
+        self.authenticated = authenticated
+        self.reset_seconds = reset_seconds
+        """Of a rate limit: when it ends."""
+        self.missing = status == 404 and code != "RepoNotFound"
+        self.no_bucket = code == "RepoNotFound"
+        self.transient = (
+            status is None or status in {408, 429} or (status >= 500 and status != 501) or code == CONTENT_GONE
+        )
+        self.undone = status is not None and status < 500 and status != 408
+        """Whether the Hub is known not to have done what was asked."""
+        super().__init__(f"{status or 'no answer'}: {self.message}")
+
+    def as_error(self, what: str, location: HubLocation) -> StoreError:
+        """Translate into the error that the store protocol promises."""
+        bucket, hub = location.bucket, location.endpoint
+        if self.no_bucket:
+            who = "this token may not see it" if self.authenticated else "no token is there"
+            return StoreUnavailableError(
+                f"bucket {bucket} does not exist at {hub}, or it is private and {who}",
+                hint=f"create it ('hf buckets create {bucket}'), or log in as one who may read it: {_LOGIN}",
+            )
+        if self.status == 401 and not self.authenticated:
+            return StoreDeniedError(f"{hub} wants a token for {what} in {bucket}, and none was found", hint=_LOGIN)
+        if self.status == 401:
+            return StoreDeniedError(
+                f"{hub} does not take the token: it has expired, was revoked, or is not one of its own",
+                hint=f"make a new one at {hub}/settings/tokens; {_LOGIN}",
+            )
+        if self.status == 403:
+            return StoreDeniedError(
+                f"{hub} refused {what} in {bucket}: {self.message}", hint="use a token that may write to this bucket"
+            )
+        if self.missing:
+            return ObjectNotFoundError(f"{what} does not exist in {bucket}")
+        if self.status == 429:
+            when = "" if self.reset_seconds is None else f" for another {self.reset_seconds:.0f} s"
+            return StoreUnavailableError(
+                f"the rate limit of {hub} is used up{when}: {what}",
+                hint="wait, publish or poll less often, or use an account with a higher limit",
+            )
+        return StoreUnavailableError(f"{hub} failed on {what} in {bucket}: {self}")
+
+
+_LOGIN = "log in with 'hf auth login', or set HF_TOKEN"
+
+
+class HubClient:
+    """Requests on one bucket, each sent once. The token is looked up anew for each, where huggingface_hub finds it.
+
+    Safe to use from several threads and after a fork, as huggingface_hub's HTTP client is. Its own retries are not
+    used: they may repeat a write that another writer has replaced meanwhile (STO-30), and wait for as long as a rate
+    limit says.
+    """
+
+    def __init__(self, location: HubLocation) -> None:
+        self.location = location
+
+    def find(self, path: str) -> File:
+        """Look a path up, by the route for downloads, which does not count against the limit of API calls.
+
+        Raises:
+            HubFailure: also if there is nothing (``missing``).
+        """
+        url = f"{self.location.endpoint}/buckets/{self.location.bucket}/resolve/{quote(path, safe='')}"
+        for _ in range(_REDIRECTS):
+            answer = self._request("HEAD", url, headers={"Accept-Encoding": "identity"})
+            if "X-Xet-Hash" in answer.headers or not answer.has_redirect_location:
+                return _file(answer)
+            url = self._own(urljoin(url, answer.headers["Location"]))  # of a bucket that was renamed
+        raise HubFailure("too many redirects", status=answer.status_code)
+
+    def infos(self, paths: Sequence[str]) -> dict[str, Entry]:
+        """What several paths are, at most ``OPERATIONS``; those with nothing are left out. Raises HubFailure."""
+        answer = self._request("POST", f"{self.location.api}/paths-info", json={"paths": list(paths)})
+        return {entry.path: entry for entry in _decode(answer, list[Entry]) if entry.type == "file"}
+
+    def tree(self, prefix: str) -> Iterator[list[Entry]]:
+        """Pages of all files whose path begins with ``prefix``. Raises HubFailure."""
+        url = f"{self.location.api}/tree" + (f"/{quote(prefix, safe='')}" if prefix else "") + "?recursive=true"
+        while url:
+            answer = self._request("GET", url)
+            yield [entry for entry in _decode(answer, list[Entry]) if entry.type == "file"]
+            following = answer.links.get("next", {}).get("url")
+            url = self._own(urljoin(url, following)) if following else ""
+
+    def batch(self, operations: Sequence[Operation]) -> list[Failed]:
+        """Send one batch, of at most ``OPERATIONS``, once. It is no transaction. STO-29
+
+        Returns:
+            The operations that the Hub says it has not done.
+
+        Raises:
+            HubFailure: the batch as a whole failed; unless it is ``undone``, some or all of it may have been done.
+        """
+        lines = b"".join(msgspec.json.encode(operation) + b"\n" for operation in operations)
+        answer = self._request(
+            "POST",
+            f"{self.location.api}/batch",
+            headers={"Content-Type": "application/x-ndjson"},
+            content=lines,
+            accepted={422},  # says which failed, and that all did
+        )
+        failed = _decode(answer, _Report).failed
+        if answer.status_code == 422 and not failed:
+            raise HubFailure(_told(answer), status=422)
+        return failed
+
+    def access(self, kind: Literal["read", "write"]) -> Access:
+        """A token for the storage. Raises HubFailure."""
+        return _decode(self._request("GET", self.access_url(kind)), Access)
+
+    def access_url(self, kind: Literal["read", "write"]) -> str:
+        """Where tokens for the storage are given out."""
+        return f"{self.location.api}/xet-{kind}-token"
+
+    def headers(self) -> dict[str, str]:
+        """Headers of every request, with the token if there is one."""
+        return dict(build_hf_headers(library_name="deltawire"))
+
+    def repeat(self, what: str, action: Callable[[], T]) -> T:
+        """Run an action that may be repeated until it succeeds, fails for good or was tried often enough.
+
+        Raises:
+            StoreError: the translation of the last failure.
+        """
+        failure: HubFailure | None = None
+        for attempt in range(ATTEMPTS):
+            if failure is not None:
+                self.pause(failure, attempt, what)
+            try:
+                return action()
+            except HubFailure as caught:
+                failure = caught
+                if not caught.transient:
+                    break
+        assert failure is not None  # noqa: S101 - at least one attempt was made
+        raise failure.as_error(what, self.location) from failure
+
+    def pause(self, failure: HubFailure, attempt: int, what: str) -> None:
+        """Wait before another attempt; for a rate limit as long as it lasts. Raises StoreError if that is long."""
+        seconds = FIRST_PAUSE_SECONDS * 2 ** (attempt - 1)
+        if failure.reset_seconds is not None:
+            seconds = failure.reset_seconds + 1
+        if seconds > LONGEST_PAUSE_SECONDS:
+            raise failure.as_error(what, self.location) from failure
+        time.sleep(seconds)
+
+    def _own(self, url: str) -> str:
+        """``url`` if it is the Hub's, which may see the token."""
+        if not url.startswith(self.location.endpoint + "/"):
+            raise HubFailure(f"it points to another host, {url[:80]}")
+        return url
+
+    def _request(
+        self,
+        method: str,
+        url: str,
+        *,
+        headers: Mapping[str, str] | None = None,
+        accepted: frozenset[int] | set[int] = frozenset(),
+        **arguments: Any,
+    ) -> httpx2.Response:
+        sent = {**self.headers(), **(headers or {})}
+        try:
+            answer: httpx2.Response = get_session().request(
+                method, url, headers=sent, timeout=_TIMEOUT, follow_redirects=False, **arguments
+            )
+        except (httpx2.HTTPError, httpx2.InvalidURL, OSError) as error:
+            raise HubFailure(f"{type(error).__name__}: {error}") from error
+        if answer.status_code < 400 or answer.status_code in accepted:
+            return answer
+        raise HubFailure(
+            _told(answer),
+            status=answer.status_code,
+            code=answer.headers.get("X-Error-Code") or "",
+            authenticated="authorization" in {name.lower() for name in sent},
+            reset_seconds=_reset(answer) if answer.status_code == 429 else None,
+        )
+
+
+def _decode(answer: httpx2.Response, kind: type[T]) -> T:
+    try:
+        return msgspec.json.decode(answer.content, type=kind)
+    except msgspec.MsgspecError as error:
+        raise HubFailure(f"an answer that makes no sense: {error}", status=None) from error
+
+
+def _file(answer: httpx2.Response) -> File:
+    size = answer.headers.get("X-Linked-Size") or answer.headers.get("Content-Length") or ""
+    xet_hash = answer.headers.get("X-Xet-Hash") or ""
+    if not size.isdecimal() or len(xet_hash) != 64:
+        raise HubFailure("the answer has no size or no hash of the file")
+    modified = answer.headers.get("Last-Modified")
+    try:
+        seconds = None if modified is None else parsedate_to_datetime(modified).timestamp()
+    except ValueError:
+        seconds = None
+    return File(xet_hash, int(size), seconds)
+
+
+def _told(answer: httpx2.Response) -> str:
+    return answer.headers.get("X-Error-Message") or answer.text[:300] or answer.reason_phrase
+
+
+def _reset(answer: httpx2.Response) -> float | None:
+    limit = parse_ratelimit_headers(answer.headers)
+    if limit is not None:
+        return float(limit.reset_in_seconds)
+    after = answer.headers.get("Retry-After") or ""
+    return float(after) if after.isdecimal() else None

@@ -1,0 +1,158 @@
+"""Naming stored content in a bucket, and taking names away: few batches for many (SPEC.md section 5.7)."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+from itertools import islice
+
+from deltawire.errors import StoreUnavailableError
+from deltawire.store.base import Bytes, Store, WriteBatch
+from deltawire.store.hub_client import ATTEMPTS, OPERATIONS, File, HubClient, HubFailure, Operation
+from deltawire.store.hub_xet import XetStorage, XetUpload
+
+Naming = Callable[[str, File], Operation]
+"""Makes the operation that gives a path to a file."""
+
+
+def add(path: str, file: File) -> Operation:
+    """The operation that names what was uploaded."""
+    return {"type": "addFile", "path": path, "xetHash": file.xet_hash, "mtime": int(time.time() * 1000)}
+
+
+def copy(path: str, file: File, bucket: str) -> Operation:
+    """The operation that names what another bucket has."""
+    return {**add(path, file), "type": "copyFile", "sourceRepoType": "bucket", "sourceRepoId": bucket}
+
+
+def name_files(client: HubClient, files: Mapping[str, File], naming: Naming = add) -> dict[str, str]:
+    """Name files under paths of their own, and look whether each is there, whatever the Hub has answered. STO-29
+
+    Returns:
+        Paths that are not as they should be in the end, and what was said of them.
+
+    Raises:
+        StoreError: the Hub did not answer, or refused it all.
+    """
+    refused: dict[str, str] = {}
+    remaining = iter(files.items())
+    while some := dict(islice(remaining, OPERATIONS)):
+        refused |= _name(client, some, naming)
+    return refused
+
+
+def _name(client: HubClient, files: dict[str, File], naming: Naming) -> dict[str, str]:
+    missing, reasons = dict(files), dict[str, str]()
+    failure = HubFailure("names vanished")
+    for attempt in range(ATTEMPTS):
+        if attempt:
+            client.pause(failure, attempt, _what(missing))
+        try:
+            failed = client.batch([naming(path, file) for path, file in missing.items()])
+        except HubFailure as caught:
+            failure = caught
+            if caught.undone and not caught.transient:
+                break
+            if caught.undone:
+                continue
+        else:
+            reasons = {each.path: each.error for each in failed}
+            failure = HubFailure(f"the Hub has not named {len(failed)} objects")
+        found = client.repeat(_what(missing), partial(client.infos, list(missing)))
+        missing = {
+            path: file
+            for path, file in missing.items()
+            if path not in found or (found[path].xet_hash, found[path].size) != (file.xet_hash, file.size)
+        }
+        if not missing:
+            return {}
+    if reasons and failure.status is None:
+        return {path: reasons.get(path, "it is not there afterwards") for path in missing}
+    raise failure.as_error(_what(missing), client.location) from failure
+
+
+def remove_files(client: HubClient, paths: Sequence[str]) -> None:
+    """Take names away, of which some may not be there, at most ``OPERATIONS``. Raises StoreError. STO-6"""
+    there = list(paths)
+    failure: HubFailure | None = None
+    for attempt in range(ATTEMPTS):
+        if failure is not None:
+            client.pause(failure, attempt, _what(there))
+        try:
+            failed = client.batch([{"type": "deleteFile", "path": path} for path in there])
+        except HubFailure as caught:
+            failure = caught
+            if caught.undone and not caught.transient:
+                break
+        else:
+            if not failed:
+                return
+            failure = HubFailure(f"it was not done: {failed[0].error}")  # or there was nothing
+        found = client.repeat(_what(there), partial(client.infos, there))
+        there = [path for path in there if path in found]
+        if not there:
+            return
+    assert failure is not None  # noqa: S101 - at least one attempt was made
+    raise failure.as_error(_what(there), client.location) from failure
+
+
+def _what(paths: Iterable[str]) -> str:
+    named = list(paths)
+    return named[0] if len(named) == 1 else f"{named[0]} and {len(named) - 1} others"
+
+
+class HubWriteBatch(WriteBatch):
+    """Content is on its way as soon as it is written, and ``finish`` gives all of it names. See ``WriteBatch``.
+
+    Args:
+        store: of the batch.
+        path: from a key to a path in the bucket.
+        client: of the bucket.
+        storage: of its content.
+    """
+
+    def __init__(self, store: Store, path: Callable[[str], str], client: HubClient, storage: XetStorage) -> None:
+        super().__init__(store)
+        self._path = path
+        self._client = client
+        self._storage = storage
+        self._lock = threading.Lock()
+        self._upload: XetUpload | None = None
+        self._files: dict[str, File] = {}
+
+    def put(self, key: str, data: Bytes) -> None:
+        self.put_stream(key, [data])
+
+    def put_stream(self, key: str, chunks: Iterable[Bytes]) -> int:
+        path, upload = self._path(key), self._begun(key)
+        try:
+            file = upload.put(chunks)
+        except HubFailure as failure:
+            raise failure.as_error(key, self._client.location) from failure
+        with self._lock:
+            self._files[path] = file
+        return file.size
+
+    def finish(self) -> None:
+        with self._lock:
+            upload, files = self._upload, self._files
+            self._upload, self._files = None, {}
+        if upload is None:
+            return
+        try:
+            upload.finish()
+        except HubFailure as failure:
+            raise failure.as_error(_what(files), self._client.location) from failure
+        refused = name_files(self._client, files)
+        for path, reason in refused.items():
+            raise StoreUnavailableError(
+                f"the Hub has not stored {len(refused)} of {len(files)} objects, such as {path}: {reason}"
+            )
+
+    def _begun(self, key: str) -> XetUpload:
+        with self._lock:
+            if self._upload is None:
+                self._upload = self._client.repeat(key, self._storage.upload)
+            return self._upload

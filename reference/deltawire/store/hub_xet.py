@@ -1,0 +1,175 @@
+"""The content of a bucket's files, by hash, in the storage behind the Hub (SPEC.md section 5.7)."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Callable, Iterable
+from datetime import timedelta
+from functools import partial
+from typing import Any, Literal, TypeVar
+
+from deltawire.errors import MissingDependencyError
+from deltawire.store.base import Bytes
+from deltawire.store.hub_client import CONTENT_GONE, Access, File, HubClient, HubFailure
+
+try:
+    from hf_xet import SKIP_SHA256, XetAuthenticationError, XetConfig, XetFileInfo, XetObjectNotFoundError, XetSession
+except ImportError as missing:
+    raise MissingDependencyError("hf:// needs a recent hf_xet: pip install 'deltawire[hf]'") from missing
+
+EMPTY = "0" * 64
+"""Hash of a file of no bytes, which is not stored."""
+_SAFETY_SECONDS = 60
+"""A token that expires sooner is not used any more."""
+_SETTINGS = {
+    # every call ends in bounded time (STO-9)
+    "client.connect_timeout": timedelta(seconds=10),
+    "client.read_timeout": timedelta(seconds=30),
+    "client.retry_max_attempts": 4,
+    "client.retry_max_duration": timedelta(seconds=60),
+    "client.retry_base_delay": timedelta(milliseconds=500),
+    # by default gigabytes are read ahead; what is in flight is bounded by who asks for ranges
+    "reconstruction.min_reconstruction_fetch_size": 16 << 20,
+    "reconstruction.max_reconstruction_fetch_size": 64 << 20,
+    "reconstruction.download_buffer_size": 64 << 20,
+    "reconstruction.download_buffer_perfile_size": 16 << 20,
+    "reconstruction.download_buffer_limit": 128 << 20,
+    "reconstruction.min_prefetch_buffer": 16 << 20,
+}
+
+T = TypeVar("T")
+_Kind = Literal["read", "write"]
+
+
+class XetStorage:
+    """Reads and stores content. A token is kept until it is about to expire: each costs an API call.
+
+    Safe to use from several threads, and made again in a forked child.
+    """
+
+    def __init__(self, client: HubClient) -> None:
+        self._client = client
+        self._lock = threading.Lock()
+        self._access: dict[_Kind, Access] = {}
+        self._downloads: Any = None
+        self._session: Any = None
+        self._process = 0
+
+    def read(self, file: File, start: int, length: int) -> bytes:
+        """Read exactly ``length`` bytes from ``start``, which must be within the file. Raises HubFailure."""
+        if not length:
+            return b""
+
+        def work() -> bytes:
+            content = XetFileInfo(file.xet_hash, file.size)
+            stream = self._group().download_stream(content, start=start, end=start + length)
+            data = bytearray()
+            for chunk in stream:
+                data += chunk
+                if len(data) > length:
+                    stream.cancel()
+                    break
+            if len(data) != length:
+                raise HubFailure(f"{len(data)} bytes came instead of {length}")
+            return bytes(data)
+
+        return self._guarded("read", work)
+
+    def upload(self) -> XetUpload:
+        """Begin to store content, which no name refers to yet. Raises HubFailure."""
+
+        def work() -> XetUpload:
+            headers, access = self._client.headers(), self._token("write")
+            commit = self._connected().new_upload_commit(
+                endpoint=access.cas_url,
+                token=access.token,
+                token_expiry_unix_secs=access.expires,
+                token_refresh_url=self._client.access_url("write"),
+                token_refresh_headers=headers,
+            )
+            return XetUpload(commit, self._guarded)
+
+        return self._guarded("write", work)
+
+    def close(self) -> None:
+        """Forget connections and tokens; the next call makes new ones."""
+        with self._lock:
+            self._forget()
+
+    def _forget(self) -> None:
+        self._access.clear()
+        self._downloads = None
+
+    def _guarded(self, kind: _Kind, work: Callable[[], T]) -> T:
+        try:
+            return work()
+        except XetAuthenticationError as error:  # an expired token, maybe: the next attempt gets a new one
+            with self._lock:
+                self._forget()
+            raise HubFailure(f"the storage refused to {kind}: {error}") from error
+        except XetObjectNotFoundError as error:
+            raise HubFailure(f"the content is gone: {error}", status=404, code=CONTENT_GONE) from error
+        except (OSError, RuntimeError, ValueError) as error:
+            raise HubFailure(f"the storage failed to {kind}: {type(error).__name__}: {error}") from error
+
+    def _connected(self) -> Any:
+        with self._lock:
+            if self._session is None or self._process != os.getpid():
+                self._forget()
+                self._session = XetSession(XetConfig().with_config(_SETTINGS))
+                self._process = os.getpid()
+            return self._session
+
+    def _token(self, kind: _Kind) -> Access:
+        with self._lock:
+            access = self._access.get(kind)
+            if access is None or access.expires < time.time() + _SAFETY_SECONDS:
+                access = self._access[kind] = self._client.access(kind)
+                if kind == "read":
+                    self._downloads = None
+            return access
+
+    def _group(self) -> Any:
+        session, access = self._connected(), self._token("read")
+        with self._lock:
+            if self._downloads is None:
+                self._downloads = session.new_download_stream_group(
+                    endpoint=access.cas_url,
+                    token=access.token,
+                    token_expiry_unix_secs=access.expires,
+                    token_refresh_url=self._client.access_url("read"),
+                    token_refresh_headers=self._client.headers(),
+                )
+            return self._downloads
+
+
+class XetUpload:
+    """Content on its way to the storage; small files share what is sent. Nothing is durable before ``finish``."""
+
+    def __init__(self, commit: Any, guarded: Callable[[_Kind, Callable[[], Any]], Any]) -> None:
+        self._commit = commit
+        self._guarded = guarded
+
+    def put(self, chunks: Iterable[Bytes]) -> File:
+        """Take in a file; what ``chunks`` raises passes through, and the file is dropped. Raises HubFailure."""
+        stream = self._guarded("write", lambda: self._commit.start_upload_stream(sha256=SKIP_SHA256))
+        try:
+            for chunk in chunks:
+                data = bytes(chunk)
+                if data:
+                    self._guarded("write", partial(stream.write, data))
+            done = self._guarded("write", stream.finish)
+        except BaseException:
+            stream.abort()
+            raise
+        return File(done.xet_info.hash, done.xet_info.file_size)
+
+    def finish(self) -> None:
+        """Wait until everything is durable. Raises HubFailure."""
+        self._guarded("write", self._commit.wait_to_finish)
+
+    def abort(self) -> None:
+        """Drop everything."""
+        self._commit.abort()
