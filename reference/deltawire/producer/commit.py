@@ -8,6 +8,7 @@ from enum import StrEnum
 
 from deltawire.deadline import Deadline
 from deltawire.errors import (
+    ConflictError,
     DeltawireError,
     FencedError,
     LimitExceededError,
@@ -78,6 +79,21 @@ def _read_back(store: Store, key: str, length: int) -> bytes | None:
         return store.get(key, max_bytes=length + MIB).data
     except LimitExceededError:
         return None  # much larger than ours, so another's
+
+
+def check_parent(store: Store, key: str, data: bytes) -> None:
+    """Make sure that a parent's record still is what it was, where nothing but looking tells. CMT-12
+
+    Raises:
+        ConflictError: it is another's, or gone.
+        StoreError: the store did not answer; nothing was written.
+    """
+    try:
+        if _read_back(store, key, len(data)) == data:
+            return
+    except ObjectNotFoundError:
+        raise ConflictError(f"{key}, the parent of what was to be committed, is gone") from None
+    raise ConflictError(f"{key}, the parent of what was to be committed, was replaced by another writer")
 
 
 def check_retained(

@@ -33,7 +33,7 @@ from deltawire.limits import DEFAULT_LIMITS, Limits
 from deltawire.parts.writer import PartOptions
 from deltawire.producer.anchoring import Anchoring
 from deltawire.producer.anchors import AnchorPolicy
-from deltawire.producer.commit import Outcome, check_retained, create_record
+from deltawire.producer.commit import Outcome, check_parent, check_retained, create_record
 from deltawire.producer.contents import Contents, store_delta, store_snapshot
 from deltawire.producer.encoding import Encoder, EncodingPool
 from deltawire.producer.envelope import envelope
@@ -386,6 +386,10 @@ class Publisher:
         )  # no reader takes what fails here. LIM-4
         deadline.remaining()
         self._confirm_lease(deadline)
+        parent = self._line.parent
+        if parent is not None and not self._store.guarantees.conditional_create:
+            parent_key = keys.version_key(parent.record.version)
+            self._uploads.run(lambda: check_parent(self._store, parent_key, parent.data), deadline)
         # Until the line stands at the new version, whatever interrupts us leaves that unfinished. CMT-9
         self._stopped = OutcomeUnknownError(f"the commit of version {record.version} was interrupted")
         try:

@@ -1,4 +1,4 @@
-"""A store in a bucket of the Hugging Face Hub, by the Hub's own API, for one declared writer (SPEC.md section 5.7).
+"""A store in a bucket of the Hugging Face Hub, by the Hub's own API, for one declared writer (SPEC.md section 5.9).
 
 Importing this module raises MissingDependencyError where huggingface_hub or hf_xet are not installed.
 """

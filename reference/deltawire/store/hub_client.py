@@ -1,4 +1,4 @@
-"""Single requests to the Hub's API for buckets, and one kind of failure for all (SPEC.md section 5.7)."""
+"""Single requests to the Hub's API for buckets, and one kind of failure for all (SPEC.md section 5.9)."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from urllib.parse import quote, urljoin
 
 import msgspec
 
+from deltawire import __version__
 from deltawire.errors import (
     MissingDependencyError,
     ObjectNotFoundError,
@@ -212,7 +213,7 @@ class HubClient:
 
     def headers(self) -> dict[str, str]:
         """Headers of every request, with the token if there is one."""
-        return dict(build_hf_headers(library_name="deltawire"))
+        return dict(build_hf_headers(library_name="deltawire", library_version=__version__))
 
     def repeat(self, what: str, action: Callable[[], T]) -> T:
         """Run an action that may be repeated until it succeeds, fails for good or was tried often enough.

@@ -1,4 +1,4 @@
-"""Naming stored content in a bucket, and taking names away: few batches for many (SPEC.md section 5.7)."""
+"""Naming stored content in a bucket, and taking names away: few batches for many (SPEC.md section 5.9)."""
 
 from __future__ import annotations
 

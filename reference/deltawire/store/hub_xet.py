@@ -1,4 +1,4 @@
-"""The content of a bucket's files, by hash, in the storage behind the Hub (SPEC.md section 5.7)."""
+"""The content of a bucket's files, by hash, in the storage behind the Hub (SPEC.md section 5.9)."""
 
 from __future__ import annotations
 
