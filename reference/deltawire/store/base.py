@@ -173,7 +173,8 @@ class WriteBatch:
     """Objects that are stored together: all are visible when ``finish`` has returned, each when the binding likes.
 
     Every key must be unique to one logical write (KEY-4). Safe to call from several threads, but for ``finish``, after
-    which more may be written. A batch that is dropped leaves objects that nothing names, or none.
+    which more may be written. A batch of which a call has failed, or that is dropped, leaves objects that nothing
+    names, or none; it cannot be finished any more.
     """
 
     def __init__(self, store: Store) -> None:
