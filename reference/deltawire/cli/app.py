@@ -29,7 +29,8 @@ _EPILOG = "[bold]Exit status[/bold]\n" + "\n".join(f"  {status:>3}  {meaning}" f
 
 _HELP = """Ship model weights through a bucket: a trainer publishes each new version, engines follow, bit for bit.
 
-A stream is one prefix in a store: a directory, s3://BUCKET/PREFIX, or any URL that fsspec knows. \
+A stream is one prefix in a store: a directory, s3://BUCKET/PREFIX, hf://buckets/NAMESPACE/NAME/PREFIX, or any URL \
+that fsspec knows. \
 Only what changed from one version to the next is sent, and everything is verified before it is applied."""
 
 app = typer.Typer(
@@ -71,6 +72,7 @@ _add(
     _STREAM,
     "deltawire publish s3://models/run-7 step-100/ step-101/",
     "deltawire publish ./stream checkpoint/ -m step=100 -m loss=0.31",
+    "deltawire publish hf://buckets/me/models/run-7 step-100/ --single-writer",
 )
 _add(
     following.follow,

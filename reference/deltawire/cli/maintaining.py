@@ -61,7 +61,8 @@ MaxBytes = Annotated[
 SingleMaintainer = Annotated[
     bool,
     typer.Option(
-        "--single-maintainer", help="Nobody else maintains this stream; needed on stores that cannot arbitrate."
+        "--single-maintainer",
+        help="Nobody else maintains this stream; to collect on stores that cannot arbitrate, as hf://.",
     ),
 ]
 

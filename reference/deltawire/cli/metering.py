@@ -47,6 +47,7 @@ class MeteredStore(Store):
         self.guarantees = store.guarantees
         self.poll_seconds = store.poll_seconds
         self.deletes_at_once = store.deletes_at_once
+        self.alternative = store.alternative
 
     def get(self, key: str, *, max_bytes: int) -> StoredObject:
         return self._store.get(key, max_bytes=max_bytes)

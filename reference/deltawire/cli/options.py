@@ -13,7 +13,8 @@ Url = Annotated[
     str,
     typer.Argument(
         metavar="URL",
-        help="Where the stream is: a directory, s3://BUCKET/PREFIX, or another URL that fsspec knows.",
+        help="Where the stream is: a directory, s3://BUCKET/PREFIX, hf://buckets/NAMESPACE/NAME/PREFIX, or another URL"
+        " that fsspec knows.",
         show_default=False,
     ),
 ]

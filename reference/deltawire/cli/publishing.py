@@ -46,7 +46,9 @@ Ranked = Annotated[
 ]
 SingleWriter = Annotated[
     bool,
-    typer.Option("--single-writer", help="Declare that nobody else writes; for stores without conditional writes."),
+    typer.Option(
+        "--single-writer", help="Declare that nobody else writes; for stores without conditional writes, as hf://."
+    ),
 ]
 TakeOver = Annotated[
     bool,

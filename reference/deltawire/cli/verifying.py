@@ -95,11 +95,13 @@ def probe(
     from deltawire.store import open_store  # noqa: PLC0415
     from deltawire.store.probe import probe  # noqa: PLC0415
 
-    report = probe(open_store(url), writers=writers, rounds=rounds)
+    store = open_store(url)
+    report = probe(store, writers=writers, rounds=rounds)
+    alternative = store.alternative if report.fit == "single-writer" else ""
     if as_json:
-        print_json({"fit": report.fit, **to_builtins(report)})
+        print_json({"fit": report.fit, **to_builtins(report), "alternative": alternative or None})
     else:
-        _print_probe(report)
+        _print_probe(report, alternative)
     enough = ("many-writers", "single-writer") if single_writer else ("many-writers",)
     if report.fit not in enough:
         raise typer.Exit(FOUND)
@@ -112,7 +114,7 @@ _VERDICTS: dict[str, tuple[str, Any]] = {
 }
 
 
-def _print_probe(report: ProbeReport) -> None:
+def _print_probe(report: ProbeReport, alternative: str) -> None:
     from deltawire.cli.output import Column, print_line, print_table  # noqa: PLC0415
 
     columns = [Column("promise"), Column("rule"), Column("kept"), Column("detail")]
@@ -122,3 +124,5 @@ def _print_probe(report: ProbeReport) -> None:
     print_table(columns, rows)
     verdict, style = _VERDICTS[report.fit]
     print_line(f"{report.url} is {verdict}", style=style)
+    if alternative:
+        print_line(alternative)

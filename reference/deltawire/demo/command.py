@@ -18,13 +18,20 @@ from rich.console import Console
 from deltawire.errors import InvalidArgumentError, ObjectNotFoundError
 
 _PIPED_WIDTH = 120
+_INTERVAL = 0.05
+_HUB_INTERVAL = 0.5
+"""The Hub counts requests: two followers at this pace use a third of what a free account has."""
 
 
 def demo(
     *,
     steps: Annotated[int, typer.Option(min=3, max=10_000, help="Optimizer steps to train and publish.")] = 8,
     store: Annotated[
-        str | None, typer.Option(metavar="URL", help="Where the stream goes; a temporary folder if not given.")
+        str | None,
+        typer.Option(
+            metavar="URL",
+            help="Where the stream goes, such as hf://buckets/ME/BUCKET/demo; a temporary folder if not given.",
+        ),
     ] = None,
     model: Annotated[
         Path | None, typer.Option(metavar="PATH", help="A Hugging Face checkpoint directory to train instead.")
@@ -48,8 +55,7 @@ def demo(
     started = time.monotonic()
     if not 0 < lr < 1:
         raise InvalidArgumentError(f"a learning rate is above 0 and below 1, got {lr:g}")
-    if store is not None:
-        _check_store(store)
+    single = store is not None and _check_store(store)
     from deltawire.demo.checkpoint import find_checkpoint  # noqa: PLC0415 - only for those who run it
     from deltawire.demo.director import Director, Plan  # noqa: PLC0415
     from deltawire.demo.display import ConsoleDisplay  # noqa: PLC0415
@@ -69,6 +75,7 @@ def demo(
             anchor_every=anchor_every or max(1, steps // 2),
             threads=max(1, min(8, os.cpu_count() or 1)),
             timeout=timeout,
+            interval=_HUB_INTERVAL if _is_on_the_hub(store) else _INTERVAL,
         )
         shown = Console(stderr=True)
         shown.print(
@@ -76,6 +83,8 @@ def demo(
             highlight=False,
             soft_wrap=True,
         )
+        if single:
+            shown.print("[dim]one declared writer: this kind of store cannot tell two apart[/]\n", highlight=False)
         with ConsoleDisplay(shown, steps=steps) as display:
             evidence = Director(plan, display).run()
         seconds = time.monotonic() - started
@@ -94,16 +103,22 @@ def demo(
         raise typer.Exit(1)
 
 
-def _check_store(url: str) -> None:
-    """See that a stream can begin there, before anything is started."""
+def _check_store(url: str) -> bool:
+    """See that a stream can begin there, before anything is started; and whether for a declared writer only. STR-3"""
     from deltawire.format.keys import STREAM  # noqa: PLC0415
     from deltawire.store import open_store  # noqa: PLC0415
 
     if url.partition("://")[0].lower() == "memory":
         raise InvalidArgumentError("the demo runs in several processes, which share no memory: give another store")
+    store = open_store(url)
     with suppress(ObjectNotFoundError):
-        open_store(url).head(STREAM)
+        store.head(STREAM)
         raise InvalidArgumentError(f"{url} holds a stream already; the demo begins one where there is none")
+    return not store.guarantees.conditional_create
+
+
+def _is_on_the_hub(url: str | None) -> bool:
+    return url is not None and url.partition("://")[0].lower() == "hf"
 
 
 def _folder(keep: Path | None) -> Path:
@@ -117,8 +132,11 @@ def _folder(keep: Path | None) -> Path:
 
 
 def _say_what_stays(console: Console, store: str | None, folder: Path | None) -> None:
+    from deltawire.store.hub_location import hub_location  # noqa: PLC0415
+
     if store is not None:
-        console.print(f"The stream stays at {store}", highlight=False, soft_wrap=True, markup=False)
+        seen = f"; in a browser: {hub_location(store).page}" if _is_on_the_hub(store) else ""
+        console.print(f"The stream stays at {store}{seen}", highlight=False, soft_wrap=True, markup=False)
     if folder is not None:
         console.print(f"Kept: {folder}", highlight=False, soft_wrap=True, markup=False)
 

@@ -55,6 +55,8 @@ class Plan:
     """Of the trainer."""
     timeout: float
     """Seconds for everything."""
+    interval: float = 0.05
+    """Most seconds between a follower's looks at the stream."""
 
     @property
     def kill_at(self) -> int:
@@ -133,6 +135,7 @@ class Director:
             directory=str(plan.directory) if who == FOLLOWER else None,
             from_first=who == FOLLOWER,
             last=plan.steps,
+            interval=plan.interval,
             timeout=seconds,
         )
 

@@ -9,33 +9,31 @@ from deltawire.deadline import Deadline
 from deltawire.demo.messages import FollowerSettings, Report, Verified, play
 from deltawire.errors import StreamNotFoundError, VersionNotFoundError
 
-_INTERVAL = 0.05
-
 
 def follow(settings: FollowerSettings, report: Report) -> None:
     """Follow version by version until the last."""
     deadline = Deadline.after(settings.timeout)
     with Follower(settings.store, settings.directory) as follower:
         if follower.version is None:
-            report(_verified(follower, _first(follower, deadline, from_first=settings.from_first)))
+            report(_verified(follower, _first(follower, deadline, settings)))
         else:
             report(_verified(follower, None))
         if follower.version == settings.last:
             return
-        for update in follower.follow(every_version=True, interval=_INTERVAL, timeout=deadline.remaining()):
+        for update in follower.follow(every_version=True, interval=settings.interval, timeout=deadline.remaining()):
             report(_verified(follower, update))
             if update.version >= settings.last:
                 return
 
 
-def _first(follower: Follower, deadline: Deadline, *, from_first: bool) -> Update:
+def _first(follower: Follower, deadline: Deadline, settings: FollowerSettings) -> Update:
     """The version to begin with, as soon as the trainer has published one."""
     while True:
         try:
-            update = follower.poll(to=0 if from_first else None, timeout=deadline.remaining())
+            update = follower.poll(to=0 if settings.from_first else None, timeout=deadline.remaining())
         except (StreamNotFoundError, VersionNotFoundError):
             deadline.remaining()
-            time.sleep(_INTERVAL)
+            time.sleep(settings.interval)
         else:
             assert update is not None  # noqa: S101 - it held none before
             return update

@@ -36,6 +36,8 @@ class FollowerSettings(Struct, frozen=True, kw_only=True):
     """Begin at version 0 rather than at the newest."""
     last: int
     """Version after which to stop."""
+    interval: float = 0.05
+    """Most seconds between looks at the stream."""
     timeout: float
 
 

@@ -10,7 +10,8 @@ from typing import Any
 from deltawire.errors import MissingDependencyError
 from deltawire.producer.sources import auxiliary_files
 
-os.environ.update(HF_HUB_OFFLINE="1", TRANSFORMERS_VERBOSITY="error", TOKENIZERS_PARALLELISM="false")
+# Not HF_HUB_OFFLINE, which would keep the stream off the Hub too: all is loaded with local_files_only.
+os.environ.update(TRANSFORMERS_VERBOSITY="error", TOKENIZERS_PARALLELISM="false")
 
 try:
     import torch

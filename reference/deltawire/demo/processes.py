@@ -20,7 +20,6 @@ from deltawire.errors import CODES, DeltawireError
 
 _TAIL_LINES, _TAIL_BYTES = 20, 8000
 _ENVIRONMENT = {
-    "HF_HUB_OFFLINE": "1",
     "OMP_WAIT_POLICY": "PASSIVE",  # threads that wait by spinning would starve the followers of a small machine
     "PYTHONUNBUFFERED": "1",
 }

@@ -18,7 +18,6 @@ from deltawire.errors import (
     DeltawireError,
     InvalidArgumentError,
     StateMismatchError,
-    StoreUnfitError,
     StreamNotFoundError,
     VersionNotFoundError,
 )
@@ -35,7 +34,7 @@ from deltawire.producer.commit import Outcome, check_retained, create_record
 from deltawire.producer.comparing import HeldArray
 from deltawire.producer.envelope import envelope
 from deltawire.producer.hints import write_head
-from deltawire.producer.opening import check_arbitration
+from deltawire.producer.opening import check_arbitration, undeclared
 from deltawire.producer.publisher import check_metadata
 from deltawire.producer.signing import Signing, as_signing, encode, reader_for
 from deltawire.reading.stream import Committed, StreamReader, check_anchor
@@ -181,7 +180,7 @@ class _Forking:
             url=plain_url(self._source.transfer.store.url),
         )
         if not self._store.guarantees.conditional_create and not single_writer:  # OPN-1
-            raise StoreUnfitError(f"{self._store.url} cannot arbitrate between writers; declare a single writer")
+            raise undeclared(self._store)
         begun = self._begun(origin)
         if begun is None and not single_writer:
             self._call(lambda: check_arbitration(self._store))  # OPN-6

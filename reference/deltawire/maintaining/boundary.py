@@ -93,7 +93,7 @@ class Boundary:
             raise StoreUnfitError(
                 f"{self._store.url} cannot arbitrate between maintainers",
                 hint="if nobody else moves the boundary of this stream, say so with --single-maintainer"
-                " (single_maintainer=True)",
+                f" (single_maintainer=True){f'; {self._store.alternative}' if self._store.alternative else ''}",
             )
 
     def move(self, before: StoredRetention | None, choice: Choice) -> bool:

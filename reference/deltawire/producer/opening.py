@@ -79,9 +79,8 @@ def open_line(
         UnsupportedFeatureError: it needs a writer feature that is not implemented here.
         VersionNotFoundError: it is a fork that was not finished.
     """
-    arbitrates = store.guarantees.conditional_create
-    if not arbitrates and not single_writer:
-        raise StoreUnfitError(f"{store.url} cannot arbitrate between writers; declare a single writer")
+    if not store.guarantees.conditional_create and not single_writer:
+        raise undeclared(store)
     transfer = Transfer(store, limits=limits, workers=workers)
     try:
         reader = StreamReader(transfer)
@@ -99,7 +98,7 @@ def open_line(
             )
             transfer.call(deadline, lambda: create_record(store, keys.STREAM, data, deadline=deadline))
             stream = reader.stream(deadline)
-        _check_stream(stream, absolute=absolute, ranked=ranked, arbitrates=arbitrates)
+        _check_stream(stream, store, absolute=absolute, ranked=ranked)
         reader = reader_for(transfer, signing, deadline)
         stream = reader.stream(deadline)
         if stream.origin is not None:
@@ -149,6 +148,15 @@ def _acquire(transfer: Transfer, lease: WriterLease, deadline: Deadline) -> None
         time.sleep(wait)
 
 
+def undeclared(store: Store) -> StoreUnfitError:
+    """The error where a store cannot arbitrate between writers, and no single writer was declared. OPN-1"""
+    other = f"; {store.alternative}" if store.alternative else ""
+    return StoreUnfitError(
+        f"{store.url} cannot arbitrate between writers",
+        hint=f"if nobody else ever writes to this stream, say so with --single-writer (single_writer=True){other}",
+    )
+
+
 def check_arbitration(store: Store) -> None:
     """Try once what every commit rests on: some servers take a conditional create and ignore the condition. OPN-6
 
@@ -182,10 +190,11 @@ def _stream_record(
     return data
 
 
-def _check_stream(stream: StreamRecord, *, absolute: bool, ranked: bool, arbitrates: bool) -> None:
+def _check_stream(stream: StreamRecord, store: Store, *, absolute: bool, ranked: bool) -> None:
     features.check_features(stream.writer_features, features.WRITER_FEATURES, role="writer")  # VER-3
-    if stream.writers == "many" and not arbitrates:
-        raise StoreUnfitError("the stream allows many writers, but this store cannot arbitrate between them")  # STR-3
+    if stream.writers == "many" and not store.guarantees.conditional_create:  # STR-3
+        message = "the stream allows many writers, but this store cannot arbitrate between them"
+        raise StoreUnfitError(message, hint=store.alternative or None)
     if absolute and "absolute" not in stream.writer_features:
         raise InvalidArgumentError("the stream was not created as absolute")
     if ranked and "ranked" not in stream.writer_features:

@@ -71,6 +71,8 @@ class Store(ABC):
     """How often it may well be asked for what is new, if nobody says."""
     deletes_at_once: int = 1
     """How many keys ``delete_all`` removes in about one request."""
+    alternative: str = ""
+    """In words, for hints: where the same objects are reached with a guarantee that this binding lacks."""
 
     @abstractmethod
     def get(self, key: str, *, max_bytes: int) -> StoredObject:

@@ -56,6 +56,7 @@ class HubStore(Store):
 
     def __init__(self, url: str, *, cache: bool = True) -> None:
         self._location = hub_location(url)
+        self.alternative = self._location.alternative
         self._client = HubClient(self._location)
         self._storage = XetStorage(self._client)
         self._recent = RecentContents() if cache else RecentContents(largest=-1)

@@ -11,6 +11,8 @@ from deltawire.errors import InvalidArgumentError, InvalidKeyError
 from deltawire.store.base import check_key
 
 HUB = "https://huggingface.co"
+GATEWAY = "https://s3.hf.co"
+"""The public Hub's gateway, which follows S3; a namespace's buckets are below its name."""
 _FORM = "hf://buckets/NAMESPACE/NAME/PREFIX"
 _NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,94}[A-Za-z0-9])?")
 
@@ -31,6 +33,19 @@ class HubLocation:
     def api(self) -> str:
         """Where the Hub's API has this bucket."""
         return f"{self.endpoint}/api/buckets/{self.bucket}"
+
+    @property
+    def page(self) -> str:
+        """Where a browser shows the files."""
+        return f"{self.endpoint}/buckets/{self.bucket}" + (f"/tree/{self.prefix[:-1]}" if self.prefix else "")
+
+    @property
+    def alternative(self) -> str:
+        """In words: the way to the same objects that has conditional writes."""
+        namespace, name = self.bucket.split("/")
+        place = f"s3://{name}/{self.prefix}".rstrip("/")
+        which = f", {place}?endpoint_url={GATEWAY}/{namespace}" if self.endpoint == HUB else ""
+        return f"several writers go through the S3 gateway of the same bucket{which}"
 
 
 def hub_location(url: str) -> HubLocation:

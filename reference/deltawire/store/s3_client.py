@@ -86,14 +86,31 @@ class S3Failure(Exception):  # noqa: N818 - not an error of ours: callers turn i
         where = location.endpoint_url or "Amazon S3"
         if self.no_bucket:
             return StoreUnavailableError(
-                f"bucket {location.bucket} does not exist at {where}",
-                hint="create the bucket, or check its name and AWS_ENDPOINT_URL",
+                f"bucket {location.bucket} does not exist at {where}", hint=_how_to_create(location)
             )
         if self.missing:
             return ObjectNotFoundError(f"{what} does not exist in {location.bucket}")
         if self.denied:
-            return StoreDeniedError(f"{where} refused {what}: {self.message}")
+            hint = None if location.hub_namespace is None else _HUB_KEYS
+            return StoreDeniedError(f"{where} refused {what}: {self.message}", hint=hint)
         return StoreUnavailableError(f"{where} failed on {what}: {self}")
+
+
+_HUB_KEYS = (
+    "the gateway has keys of its own: at https://huggingface.co/settings/tokens, 'Generate S3 credentials' of a token"
+    " makes a pair that may do what the token may; put it into AWS_ACCESS_KEY_ID (HFAK...) and AWS_SECRET_ACCESS_KEY,"
+    " or into a profile"
+)
+
+
+def _how_to_create(location: S3Location) -> str:
+    match location.hub_namespace:
+        case None:
+            return "create the bucket, or check its name and AWS_ENDPOINT_URL"
+        case "":
+            return "the endpoint ends in whose bucket it is: https://s3.hf.co/NAMESPACE"
+        case namespace:
+            return f"create it ('hf buckets create {namespace}/{location.bucket}'), or check its name and the endpoint"
 
 
 class S3Client:

@@ -14,6 +14,8 @@ from deltawire.store.base import check_key
 AddressingStyle = Literal["auto", "path", "virtual"]
 _OPTIONS = ("endpoint_url", "region", "profile", "addressing_style", "anon")
 _STYLES = ("auto", "path", "virtual")
+_HUB_GATEWAY = "s3.hf.co"
+_HUB_REGION = "us-east-1"
 _BUCKET = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{1,253})[A-Za-z0-9]")
 
 
@@ -32,6 +34,11 @@ class S3Location:
     addressing_style: AddressingStyle
     anon: bool
 
+    @property
+    def hub_namespace(self) -> str | None:
+        """Where this is the S3 gateway of the Hugging Face Hub: whose buckets it shows; empty if it does not say."""
+        return _hub_namespace(self.endpoint_url)
+
     def same_server(self, other: S3Location) -> bool:
         """Whether both are reached as the same user of the same server."""
         mine = (self.endpoint_url, self.region, self.profile, self.anon)
@@ -43,7 +50,8 @@ def s3_location(url: str) -> S3Location:
 
     The options are ``endpoint_url``, ``region``, ``profile``, ``addressing_style`` and ``anon``. What the
     query leaves out is taken from ``AWS_ENDPOINT_URL_S3``, ``AWS_ENDPOINT_URL``, ``AWS_REGION`` and
-    ``AWS_DEFAULT_REGION``. Custom endpoints are addressed by path, as few serve a host name per bucket.
+    ``AWS_DEFAULT_REGION``. Custom endpoints are addressed by path, as few serve a host name per bucket. The gateway of
+    the Hugging Face Hub has one region, whatever the environment says of Amazon's.
 
     Raises:
         InvalidArgumentError: the URL has no usable bucket or prefix, an unknown option, or credentials in it.
@@ -66,13 +74,14 @@ def s3_location(url: str) -> S3Location:
             raise InvalidArgumentError(f"the prefix of an S3 URL follows the key grammar: {error}") from error
         prefix += "/"
     options = _options(parts.query)
-    endpoint = options.get("endpoint_url") or _environment("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL")
+    endpoint = _checked_endpoint(options.get("endpoint_url") or _environment("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL"))
+    own = _environment("AWS_REGION", "AWS_DEFAULT_REGION") if _hub_namespace(endpoint) is None else _HUB_REGION
     return S3Location(
         url=url,
         bucket=parts.netloc,
         prefix=prefix,
-        endpoint_url=_checked_endpoint(endpoint),
-        region=options.get("region") or _environment("AWS_REGION", "AWS_DEFAULT_REGION"),
+        endpoint_url=endpoint,
+        region=options.get("region") or own,
         profile=options.get("profile"),
         addressing_style=_style(options.get("addressing_style", "path" if endpoint else "auto")),
         anon=options.get("anon", "false").lower() in {"1", "true", "yes"},
@@ -99,6 +108,11 @@ def _checked_endpoint(endpoint: str | None) -> str | None:
     if parts.scheme not in {"http", "https"} or not parts.hostname or "@" in parts.netloc or parts.query:
         raise InvalidArgumentError("an S3 endpoint is http(s)://HOST[:PORT][/PATH], without credentials")
     return endpoint
+
+
+def _hub_namespace(endpoint: str | None) -> str | None:
+    parts = urlsplit(endpoint or "")
+    return parts.path.strip("/") if parts.hostname == _HUB_GATEWAY else None
 
 
 def _style(style: str) -> AddressingStyle:
