@@ -105,7 +105,7 @@ import io, json, sys
 from contextlib import redirect_stdout
 from deltawire.cli.app import app
 
-heavy = {"numpy", "pyarrow", "numba", "torch", "fsspec", "msgspec"}
+heavy = {"numpy", "pyarrow", "numba", "torch", "fsspec", "msgspec", "s3fs", "huggingface_hub", "hf_xet", "httpx2"}
 for arguments in json.load(sys.stdin):
     with redirect_stdout(io.StringIO()) as said:
         try:

@@ -118,6 +118,7 @@ class Failed(Message, frozen=True, kw_only=True):
 
     code: str
     message: str
+    hint: str = ""
 
 
 AnyMessage = Loaded | Committed | Anchored | Embedded | Verified | Failed
@@ -147,7 +148,7 @@ def play(kind: type[_Settings], part: Callable[[_Settings, Report], None]) -> No
     try:
         part(msgspec.json.decode(sys.argv[1], type=kind), report)
     except DeltawireError as error:
-        report(Failed(code=error.code, message=str(error)))
+        report(Failed(code=error.code, message=str(error), hint=error.hint))
         sys.exit(error.exit_status)
 
 

@@ -90,7 +90,7 @@ class Child:
         """Why it ended, as an error of ours."""
         kind = CODES.get(self._failed.code) if self._failed is not None else None
         if kind is not None and self._failed is not None:
-            return kind(f"{self.who}: {self._failed.message}")
+            return kind(f"{self.who}: {self._failed.message}", hint=self._failed.hint)
         how = f"signal {-status}" if status < 0 else f"status {status}"
         return ProcessDiedError(f"the {self.who} ended with {how}", tail=self._tail())
 
