@@ -24,13 +24,14 @@ from deltawire.kernels import oracle
 from deltawire.limits import DEFAULT_LIMITS
 from deltawire.producer.anchors import AnchorPolicy
 from deltawire.producer.publisher import Publisher
+from deltawire.store import open_store
 
 
 def train(settings: TrainerSettings, report: Report) -> None:
     """Publish random walks of one array; or misbehave as the model's name says."""
     match settings.model.rpartition("/")[2]:
         case "raise":
-            raise WrongBaseError("not what I hold")
+            raise WrongBaseError("not what I hold", hint="look elsewhere")
         case "crash":
             print("noise on standard output")
             raise ZeroDivisionError("crashed on purpose")
@@ -41,7 +42,9 @@ def train(settings: TrainerSettings, report: Report) -> None:
     random = np.random.default_rng(0)
     state = {"w": random.integers(0, 1 << 16, 500_000, np.uint16)}
     report(Loaded(kind="Walk", tensors=1, elements=500_000, state_bytes=1_000_000, seconds=0.0))
-    with Publisher(settings.store, anchors=AnchorPolicy(every=settings.anchor_every)) as publisher:
+    store = open_store(settings.store)
+    single = not store.guarantees.conditional_create
+    with Publisher(store, anchors=AnchorPolicy(every=settings.anchor_every), single_writer=single) as publisher:
         for version in range(settings.steps + 1):
             if version:
                 time.sleep(0.2)

@@ -20,6 +20,7 @@ from deltawire.demo.evidence import Evidence
 from deltawire.demo.sentences import sentence_pairs
 from deltawire.errors import DeltawireError, InvalidArgumentError, MissingDependencyError
 from tests.demo.runs import good_run
+from tests.hub.emulator import HubEmulator
 
 _APP = typer.Typer()
 _APP.command()(command.demo)
@@ -58,6 +59,25 @@ def test_json_is_alone_on_standard_output(evidence: Evidence) -> None:
     shown = json.loads(_run("--steps", "6", "--json").stdout)
     assert shown["ok"] is True
     assert shown["versions"][0]["published"]["record_digest"] == evidence.committed[0].record_digest
+
+
+def test_in_a_bucket_of_the_hub(evidence: Evidence, hub: HubEmulator, monkeypatch: pytest.MonkeyPatch) -> None:
+    url, plans = "hf://buckets/alice/weights/some/demo", list[director.Plan]()
+
+    def run(self: director.Director) -> Evidence:
+        plans.append(self._plan)
+        return evidence
+
+    monkeypatch.setattr(director.Director, "run", run)
+    result = _run("--steps", "6", "--store", url)
+    assert result.exit_code == 0
+    assert "one declared writer" in result.stderr
+    page = f"{hub.endpoint}/buckets/alice/weights/tree/some/demo"
+    assert result.stderr.endswith(f"The stream stays at {url}; in a browser: {page}\n")
+    assert "one declared writer" not in _run("--steps", "6").stderr
+    assert plans[0].interval > 5 * plans[1].interval  # the Hub counts requests
+    hub.write("alice/weights", "some/demo/stream.json", b"{}")
+    assert "holds a stream already" in str(_run("--store", url).exception)
 
 
 def test_what_is_kept_and_what_is_not(evidence: Evidence, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import queue
 import time
 from collections.abc import Callable
@@ -17,6 +18,7 @@ from deltawire.demo.messages import Anchored, AnyMessage, Committed, Loaded, Ver
 from deltawire.demo.processes import Child, Ended, News, ProcessDiedError, Said
 from deltawire.errors import DeadlineExceededError, DeltawireError, WrongBaseError
 from tests.demo.runs import EMBEDDED, LOADED, committed, plan, verified
+from tests.hub.emulator import HubEmulator
 
 
 class Silence:
@@ -146,6 +148,14 @@ def test_real_followers_are_killed_restarted_and_join_late(tmp_path: Path) -> No
     assert evidence.verified[LATE_JOINER][evidence.joined_at].steps[0] == "anchor"
 
 
+def test_real_followers_in_a_bucket_of_the_hub(tmp_path: Path, hub: HubEmulator) -> None:
+    made = dataclasses.replace(plan(tmp_path), store="hf://buckets/alice/weights/demo", interval=0.1)
+    evidence = Director(made, Silence(), _stand_ins).run()
+    assert evidence.differences() == []
+    assert evidence.resumed is not None
+    assert b'"writers":"single"' in hub.read("alice/weights", "demo/stream.json")
+
+
 def _acted(tmp_path: Path, role: str) -> Callable[[], object]:
     made = plan(tmp_path, timeout=30.0)
     changed = Plan(
@@ -162,8 +172,9 @@ def _acted(tmp_path: Path, role: str) -> Callable[[], object]:
 
 
 def test_an_error_of_ours_in_a_process_comes_back_as_itself(tmp_path: Path) -> None:
-    with pytest.raises(WrongBaseError, match=r"^trainer: not what I hold$"):
+    with pytest.raises(WrongBaseError, match=r"^trainer: not what I hold$") as caught:
         _acted(tmp_path, "raise")()
+    assert caught.value.hint == "look elsewhere"
 
 
 def test_a_crash_is_noticed_at_once_and_its_last_words_kept(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@ from __future__ import annotations
 import pytest
 
 from deltawire.errors import InvalidArgumentError
+from deltawire.store.s3_client import S3Failure
 from deltawire.store.s3_location import s3_location
 
 
@@ -44,6 +45,38 @@ def test_the_environment_says_where(monkeypatch: pytest.MonkeyPatch) -> None:
     assert (location.endpoint_url, location.region) == ("http://special:1", "r2")
     assert location.addressing_style == "path"
     assert s3_location("s3://bucket?endpoint_url=http://own:1").endpoint_url == "http://own:1"
+
+
+def test_the_gateway_of_the_hub(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_REGION", "eu-west-1")  # Amazon's; the gateway has one of its own
+    location = s3_location("s3://weights/run?endpoint_url=https://s3.hf.co/alice")
+    assert (location.hub_namespace, location.region, location.addressing_style) == ("alice", "us-east-1", "path")
+    assert s3_location("s3://weights/run?endpoint_url=https://S3.hf.co/alice/&region=x").region == "x"
+    monkeypatch.setenv("AWS_ENDPOINT_URL_S3", "https://s3.hf.co/alice/")
+    assert (s3_location("s3://weights").hub_namespace, s3_location("s3://weights").region) == ("alice", "us-east-1")
+    for other in ("https://s3.example/alice", "https://xs3.hf.co/alice", "https://example/s3.hf.co"):
+        location = s3_location(f"s3://weights?endpoint_url={other}")
+        assert (location.hub_namespace, location.region) == (None, "eu-west-1")
+
+
+@pytest.mark.parametrize(
+    ("endpoint", "status", "code", "words"),
+    [
+        ("https://s3.hf.co/alice", 403, "InvalidAccessKeyId", ("keys of its own", "HFAK...", "/settings/tokens")),
+        ("https://s3.hf.co/alice", 404, "NoSuchBucket", ("hf buckets create alice/weights",)),
+        ("https://s3.hf.co", 404, "NoSuchBucket", ("https://s3.hf.co/NAMESPACE",)),
+        ("https://s3.example", 403, "InvalidAccessKeyId", ("the bucket's policy",)),
+        ("https://s3.example", 404, "NoSuchBucket", ("create the bucket",)),
+    ],
+)
+def test_what_to_do_about_a_refusal(endpoint: str, status: int, code: str, words: tuple[str, ...]) -> None:
+    refusal = OSError("no")
+    refusal.response = {"ResponseMetadata": {"HTTPStatusCode": status}, "Error": {"Code": code}}  # type: ignore[attr-defined]
+    location = s3_location(f"s3://weights/run?endpoint_url={endpoint}")
+    error = S3Failure(refusal).as_error("stream.json", location)
+    assert error.code == ("store_denied" if status == 403 else "store_unavailable")
+    for word in words:
+        assert word in error.hint
 
 
 @pytest.mark.parametrize(
