@@ -45,7 +45,7 @@ class HubLocation:
         namespace, name = self.bucket.split("/")
         place = f"s3://{name}/{self.prefix}".rstrip("/")
         which = f", {place}?endpoint_url={GATEWAY}/{namespace}" if self.endpoint == HUB else ""
-        return f"several writers go through the S3 gateway of the same bucket{which}"
+        return f"several writers, or maintainers, go through the S3 gateway of the same bucket{which}"
 
 
 def hub_location(url: str) -> HubLocation:
