@@ -14,6 +14,7 @@ import pytest
 from huggingface_hub import constants
 from huggingface_hub.utils import close_session
 
+from deltawire.errors import DeadlineExceededError
 from deltawire.store.hub_location import hub_location
 from tests.checkpoints import read_checkpoint
 from tests.cli.conftest import STEPS, Run
@@ -70,6 +71,21 @@ def test_publish_and_follow(run: Run, hub: HubEmulator, checkpoints: list[Path],
     again = run("publish", url, checkpoints[2], "--single-writer")
     assert (again.status, again.err) == (0, "")
     assert run("follow", url, tmp_path / "w", "--once").out.endswith("holds version 2\n")
+
+
+def test_it_is_not_looked_at_more_often_than_the_hub_bears(
+    run: Run, hub: HubEmulator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pauses = list[float]()
+
+    def sleep(seconds: float) -> None:
+        pauses.append(seconds)
+        raise DeadlineExceededError("enough")
+
+    monkeypatch.setattr("deltawire.consumer.follower.time.sleep", sleep)
+    for options in ((), ("--interval", 0.2)):
+        assert run("follow", RUN, *options, "--timeout", 9).status == 6
+    assert pauses[0] == 10 * pauses[1]
 
 
 def test_looking(run: Run, hub: HubEmulator, checkpoints: list[Path], tmp_path: Path) -> None:

@@ -35,7 +35,14 @@ EveryVersion = Annotated[
     bool, typer.Option("--every-version", help="Stop at each version on the way instead of going to the newest.")
 ]
 Interval = Annotated[
-    float, typer.Option("--interval", metavar="SECONDS", min=0, help="Most time between looks at an unchanged stream.")
+    float | None,
+    typer.Option(
+        "--interval",
+        metavar="SECONDS",
+        min=0,
+        help="Most time between looks at an unchanged stream; 0.2, or 2 by hf://, which counts them, if left out.",
+        show_default=False,
+    ),
 ]
 NextTimeout = Annotated[
     float | None,
@@ -59,7 +66,7 @@ def follow(  # noqa: PLR0913, PLR0917 - typer makes options of these
     until: Until = None,
     once: Once = False,  # noqa: FBT002
     every_version: EveryVersion = False,  # noqa: FBT002
-    interval: Interval = 0.2,
+    interval: Interval = None,
     timeout: NextTimeout = None,
     tensors: TensorGlobs = None,
     trust: Trusted = None,

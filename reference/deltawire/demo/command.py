@@ -20,7 +20,7 @@ from deltawire.errors import InvalidArgumentError, ObjectNotFoundError
 _PIPED_WIDTH = 120
 _INTERVAL = 0.05
 _HUB_INTERVAL = 0.5
-"""The Hub counts requests: two followers at this pace use half of what a free account has."""
+"""The Hub counts requests: two followers at this pace use a quarter of what a free account has."""
 
 
 def demo(
