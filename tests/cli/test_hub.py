@@ -185,6 +185,18 @@ def test_what_the_gateway_wrote(run: Run, hub: HubEmulator, checkpoints: list[Pa
     assert "hint: several writers, or maintainers, go through the S3 gateway of the same bucket" in refused.err
 
 
+def test_a_profile_says_where_the_gateway_is(
+    run: Run, hub: HubEmulator, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    keys = "aws_access_key_id = HFAKALICE\naws_secret_access_key = any\n"
+    (tmp_path / "config").write_text(f"[profile hf]\nendpoint_url = {hub.s3_endpoint('alice')}\n{keys}")
+    monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "config"))
+    assert run("log", "s3://weights/run?profile=hf").status == 0
+    ran = run("log", "s3://nowhere/run?profile=hf")
+    assert ran.status == 4
+    assert f"bucket nowhere does not exist at {hub.s3_endpoint('alice')}" in ran.err
+
+
 @pytest.mark.parametrize(
     ("token", "url", "command", "code", "words"),
     [

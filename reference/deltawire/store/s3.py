@@ -145,7 +145,7 @@ class S3Store(Store):
         assert failure is not None  # noqa: S101 - at least one attempt was made
         if failure.status == 501:
             raise StoreUnfitError(f"the server has no conditional writes: {failure}") from failure
-        raise failure.as_error(key, self._location) from failure
+        raise failure.as_error(key, self._client.location) from failure
 
     def put_stream(self, key: str, chunks: Iterable[Bytes]) -> int:
         """See ``Store.put_stream``. Holds at most five parts of ``part_bytes`` in memory."""

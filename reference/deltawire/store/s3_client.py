@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 import random
+import re
 import threading
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import cache
 from typing import Any, TypeVar
 
@@ -55,6 +57,7 @@ _NO_CREDENTIALS = (
     boto.SSOError,
 )
 _PERMANENT = (boto.ParamValidationError, boto.ProfileNotFound, boto.NoRegionError, boto.UnknownServiceError)
+_AMAZON = re.compile(r"\.amazonaws\.com(\.cn)?(:\d+)?/?$")
 _MISSING = {"NoSuchKey", "NotFound", "404"}
 
 T = TypeVar("T")
@@ -209,6 +212,9 @@ class S3Client:
         if not set(members) >= CONDITIONS:
             # s3fs drops arguments that botocore does not know, which would make every write unconditional
             raise StoreUnfitError("the installed botocore knows no conditional writes; upgrade s3fs")
+        used = str(filesystem.s3.meta.endpoint_url)
+        if where.endpoint_url is None and not _AMAZON.search(used):  # a profile's, which errors should name
+            self.location = replace(where, endpoint_url=used)
         return filesystem
 
 
