@@ -51,7 +51,7 @@ def _keyed(key: bytes, data: bytes) -> bytes:
 
 
 def _groups(nodes: Sequence[Node]) -> Iterable[Sequence[Node]]:
-    """Children of one node each: from the third on, one whose hash is a multiple of 4 ends a group, as the ninth does."""
+    """Children of one node each: a group ends with its ninth, or from the third on with a hash divisible by 4."""
     begin = 0
     while begin < len(nodes):
         end = min(begin + 9, len(nodes))

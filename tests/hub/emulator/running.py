@@ -10,10 +10,11 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from tests.hub.emulator.accounts import SECRET, Token
+from tests.hub.emulator.accounts import Token
 from tests.hub.emulator.asking import Asked
 from tests.hub.emulator.buckets import Bucket, check_key
 from tests.hub.emulator.cas import BytesFace, CasFace
+from tests.hub.emulator.clients import environment
 from tests.hub.emulator.control import ControlFace
 from tests.hub.emulator.faults import BatchFault, Fault, Stale
 from tests.hub.emulator.gateway import GatewayFace
@@ -144,28 +145,8 @@ class HubEmulator:
         """
         folder = tempfile.TemporaryDirectory(prefix="hub-client-")
         self._folders.append(folder)
-        access_keys = [key for key, of in self._state.access_keys.items() if of == token]
-        return {
-            "HF_ENDPOINT": self.endpoint,
-            "HF_TOKEN": token,
-            "HF_HOME": str(Path(folder.name) / "home"),
-            "HF_XET_CACHE": str(Path(folder.name) / "xet"),
-            "HF_XET_TELEMETRY_ENABLED": "0",
-            "HF_XET_CLIENT_RETRY_BASE_DELAY": "20ms",
-            "HF_HUB_DISABLE_TELEMETRY": "1",
-            "HF_HUB_DISABLE_PROGRESS_BARS": "1",
-            "HF_HUB_DISABLE_UPDATE_CHECK": "1",
-            **({"AWS_ACCESS_KEY_ID": access_keys[0], "AWS_SECRET_ACCESS_KEY": SECRET} if access_keys else {}),
-            "AWS_REGION": "us-east-1",
-            "AWS_DEFAULT_REGION": "us-east-1",
-            "AWS_REQUEST_CHECKSUM_CALCULATION": "when_required",
-            "AWS_RESPONSE_CHECKSUM_VALIDATION": "when_required",
-            "AWS_CONFIG_FILE": "/dev/null",
-            "AWS_SHARED_CREDENTIALS_FILE": "/dev/null",
-            "AWS_EC2_METADATA_DISABLED": "true",
-            "NO_PROXY": "127.0.0.1,localhost",
-            "no_proxy": "127.0.0.1,localhost",
-        }
+        access_key = next((key for key, of in self._state.access_keys.items() if of == token), None)
+        return environment(Path(folder.name), endpoint=self.endpoint, token=token, access_key=access_key)
 
     def close(self) -> None:
         """Stop serving, and remove the clients' folders. Raises what went wrong in the emulator or in an action."""

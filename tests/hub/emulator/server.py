@@ -93,7 +93,7 @@ class _Handler(BaseHTTPRequestHandler):
         parts = urlsplit(self.path)
         path, headers = unquote(parts.path), {name.lower(): value for name, value in self.headers.items()}
         # Of the framing of aws-chunked nothing is taken off: the gateway does not know it.
-        framing = {name: headers[name] for name in ("transfer-encoding", "content-length") if name in headers}
+        framing = {name: value for name, value in headers.items() if name in {"transfer-encoding", "content-length"}}
         try:
             body = read_body(self.rfile, framing)
         except (MalformedBody, ValueError):

@@ -109,7 +109,7 @@ def describe(xorb: ShardXorb) -> bytes:
 
 
 def _files(data: bytes, at: int) -> tuple[list[ShardFile], int]:
-    files = []
+    files: list[ShardFile] = []
     while True:
         digest, flags, count, _, _ = _ENTRY.unpack_from(data, at)
         at += _ENTRY.size
@@ -131,7 +131,7 @@ def _files(data: bytes, at: int) -> tuple[list[ShardFile], int]:
 
 
 def _xorbs(data: bytes, at: int) -> list[ShardXorb]:
-    xorbs = []
+    xorbs: list[ShardXorb] = []
     while True:
         digest, _, count, _, _ = _ENTRY.unpack_from(data, at)
         if digest == _LAST:
