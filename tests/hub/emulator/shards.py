@@ -1,0 +1,143 @@
+"""Shards: what files are made of, as a client tells the server, and what xorbs have, as the server tells a client.
+
+Source: the Xet protocol specification, "MDB Shard File Format".
+"""
+
+from __future__ import annotations
+
+import struct
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from tests.hub.emulator.hashes import EMPTY, Node
+from tests.hub.emulator.xorbs import Malformed
+
+_TAG = b"HFRepoMetaData\0" + bytes.fromhex("556967456a7b815783a5bdd95ccdd14aa9")
+_HEADER = struct.Struct("<32sQQ")
+_ENTRY = struct.Struct("<32sIIII")
+"""Everything in a shard is a hash and four numbers of 32 bits."""
+_LAST = b"\xff" * 32
+_END = _LAST + bytes(16)
+_FOOTER_BYTES = 200
+_VERIFIED = 1 << 31
+_SHA256 = 1 << 30
+_TRACKED = 1 << 31
+_DAYS = 86_400
+
+
+@dataclass(frozen=True, slots=True)
+class Term:
+    """A range of a xorb's chunks, which is a part of a file."""
+
+    xorb: bytes
+    begin: int
+    end: int
+    size: int
+    """Bytes."""
+
+
+@dataclass(frozen=True, slots=True)
+class ShardFile:
+    """A file as a shard describes it."""
+
+    digest: bytes
+    terms: Sequence[Term]
+    proofs: Sequence[bytes]
+    """Of each term, the hash of its range."""
+
+
+@dataclass(frozen=True, slots=True)
+class ShardXorb:
+    """A xorb as a shard describes it."""
+
+    digest: bytes
+    data: bytes = field(repr=False)
+    """The description as it came."""
+
+    def nodes(self) -> list[Node]:
+        """Hashes and sizes of its chunks."""
+        return [(chunk, size) for chunk, _, size, _, _ in self._chunks()]
+
+    def tracked(self) -> Iterator[bytes]:
+        """The chunks by which other clients may find it: those that are marked, and one of 1024."""
+        for chunk, _, _, flags, _ in self._chunks():
+            if flags & _TRACKED or int.from_bytes(chunk[24:], "little") % 1024 == 0:
+                yield chunk
+
+    def _chunks(self) -> Iterator[tuple[bytes, int, int, int, int]]:
+        return _ENTRY.iter_unpack(self.data[_ENTRY.size :])
+
+
+def parse_shard(data: bytes) -> tuple[list[ShardFile], list[ShardXorb]]:
+    """Take a shard apart. Raises Malformed."""
+    try:
+        tag, version, _ = _HEADER.unpack_from(data)
+        if tag != _TAG or version != 2:
+            raise Malformed("not a shard")
+        files, at = _files(data, _HEADER.size)
+        return files, _xorbs(data, at)
+    except struct.error:
+        raise Malformed("a shard ends too early") from None
+
+
+def describe(xorb: ShardXorb) -> bytes:
+    """A shard that describes one xorb, with the tables by which a client looks chunks up."""
+    chunks = [chunk for chunk, _ in xorb.nodes()]
+    _, _, _, raw_bytes, stored_bytes = _ENTRY.unpack_from(xorb.data)
+    files_at = _HEADER.size
+    xorbs_at = files_at + len(_END)
+    tables_at = xorbs_at + len(xorb.data) + len(_END)
+    xorb_table = xorb.digest[:8] + struct.pack("<I", 0)
+    order = sorted(range(len(chunks)), key=lambda index: int.from_bytes(chunks[index][:8], "little"))
+    chunk_table = b"".join(chunks[index][:8] + struct.pack("<II", 0, index) for index in order)
+    chunks_at = tables_at + len(xorb_table)
+    now = int(time.time())
+    footer = b"".join(
+        (
+            struct.pack("<Q", 1),
+            struct.pack("<2Q", files_at, xorbs_at),
+            struct.pack("<6Q", tables_at, 0, tables_at, 1, chunks_at, len(chunks)),
+            EMPTY,  # no key: hashes of chunks are told as they are
+            struct.pack("<2Q", now, now + 7 * _DAYS),
+            bytes(48),
+            struct.pack("<4Q", stored_bytes, raw_bytes, raw_bytes, chunks_at + len(chunk_table)),
+        )
+    )
+    header = _HEADER.pack(_TAG, 2, _FOOTER_BYTES)
+    return b"".join((header, _END, xorb.data, _END, xorb_table, chunk_table, footer))
+
+
+def _files(data: bytes, at: int) -> tuple[list[ShardFile], int]:
+    files: list[ShardFile] = []
+    while True:
+        digest, flags, count, _, _ = _ENTRY.unpack_from(data, at)
+        at += _ENTRY.size
+        if digest == _LAST:
+            return files, at
+        terms = []
+        for _ in range(count):
+            xorb, _, size, begin, end = _ENTRY.unpack_from(data, at)
+            terms.append(Term(xorb, begin, end, size))
+            at += _ENTRY.size
+        if not flags & _VERIFIED:
+            raise Malformed("a file without verification")
+        proofs = []
+        for _ in range(count):
+            proofs.append(_ENTRY.unpack_from(data, at)[0])
+            at += _ENTRY.size
+        at += _ENTRY.size if flags & _SHA256 else 0
+        files.append(ShardFile(digest, terms, proofs))
+
+
+def _xorbs(data: bytes, at: int) -> list[ShardXorb]:
+    xorbs: list[ShardXorb] = []
+    while True:
+        digest, _, count, _, _ = _ENTRY.unpack_from(data, at)
+        if digest == _LAST:
+            return xorbs
+        end = at + _ENTRY.size * (count + 1)
+        if end > len(data):
+            raise Malformed("a shard ends too early")
+        xorbs.append(ShardXorb(digest, data[at:end]))
+        at = end
