@@ -134,7 +134,7 @@ class CaseRun:
                 pins.extend(self._renewal(step.renewed_ms))
             first = False
             if waiting:
-                self._lay(waiting.pop(0), self._spot.store)
+                self._lay(waiting.pop(0), self._spot.store, watched=True)
 
         url = self._spot.urls["store"]
         running = self._adapter.start("follow", url, self._target, str(step.version), _options(step), on_line=shown)
@@ -228,7 +228,7 @@ class CaseRun:
             if record.get(name) != value:
                 yield f"while it was held the lease had {name} {record.get(name)!r}, expected {value!r}"
         if step.meanwhile is not None:
-            self._lay(step.meanwhile, self._spot.store)
+            self._lay(step.meanwhile, self._spot.store, watched=True)
         for inner in step.during:
             inside = StepLog(step=msgspec.to_builtins(inner))
             self.logs.insert(-1, inside)
@@ -349,9 +349,9 @@ class CaseRun:
         log.stderr, log.seconds, log.trouble = answer.stderr, answer.seconds, answer.trouble
         return answer
 
-    def _lay(self, name: str, store: Store) -> None:
+    def _lay(self, name: str, store: Store, *, watched: bool = False) -> None:
         tree = self._case.tree(name)
-        lay(store, tree)
+        lay(store, tree, watched=watched)
         (self._laid if store is self._spot.store else self._laid_in_source).update(tree)
 
     def _state(self, result: dict[str, Any], expected: str | None) -> Iterator[str]:

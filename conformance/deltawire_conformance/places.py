@@ -110,16 +110,22 @@ def clear(store: Store) -> None:
     store.delete_all([info.key for info in store.list("")])
 
 
-def lay(store: Store, tree: Mapping[str, bytes]) -> None:
-    """Put objects into a store, records last, so that no reader finds a record before what it names.
+def lay(store: Store, tree: Mapping[str, bytes], *, watched: bool = False) -> None:
+    """Put objects into a store; what is there under the same keys is replaced.
 
-    In two batches: the Hub counts requests, not objects. What is there under the same keys is replaced.
+    Together, as the Hub counts requests and not objects.
+
+    Args:
+        store: where.
+        tree: objects by key.
+        watched: somebody reads meanwhile, so that records come after all that they name.
     """
-    for records in (False, True):
+    data = [key for key in tree if key.startswith("data/")]
+    records = [key for key in tree if not key.startswith("data/")]
+    for keys in [data, records] if watched else [data + records]:
         batch = store.write_batch()
-        for key in sorted(tree):
-            if key.startswith("data/") != records:
-                batch.put_stream(key, [tree[key]])
+        for key in sorted(keys):
+            batch.put_stream(key, [tree[key]])
         batch.finish()
 
 

@@ -147,11 +147,11 @@ def build(store: str, options: str) -> Iterator[Line]:
 def collect(store: str, options: str) -> Iterator[Line]:
     """Move the boundary and collect."""
     chosen = json.loads(options)
-    options = deltawire.CollectOptions(
+    wanted = deltawire.CollectOptions(
         policy=deltawire.RetentionPolicy(keep_last=chosen["keep_last"]),
         single_maintainer=chosen.get("single_maintainer", False),
     )
-    with _maintainer(store, options) as maintainer:
+    with _maintainer(store, wanted) as maintainer:
         done = maintainer.once()
     if done.error is not None:
         raise done.error

@@ -106,9 +106,7 @@ def _consumer(
         AREA,
         name,
         negative=negative,
-        case=Case(
-            title=title, requirements=tuple(requirements), role="consumer", stores=("hub",), steps=tuple(steps)
-        ),
+        case=Case(title=title, requirements=tuple(requirements), role="consumer", stores=("hub",), steps=tuple(steps)),
         trees=trees,
         states={each: stream.states[int(each)].neutral(int(each)) for each in held},
     )

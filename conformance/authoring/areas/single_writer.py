@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -260,12 +260,13 @@ def _undeclared() -> Iterator[Draft]:
         judged=refused_whole(stream) | {"added": ()},
         arbitration="lacking",
     )
-    stream = line(name="single refused", versions=3, anchors=[2])
-    for name, title, requirements, call, more in (
+    single, many = _stream("rolled back", versions=3), line(name="single refused", versions=3, anchors=[2])
+    for name, title, requirements, stream, call, more in (
         (
             "rollback-not-declared",
             "a rollback in a store that cannot arbitrate, without a word on writers",
             ["OPN-1"],
+            single,
             Rollback(version=1, error=("store_unfit",)),
             {"role": "producer", "features": ("rollback",)},
         ),
@@ -273,6 +274,7 @@ def _undeclared() -> Iterator[Draft]:
             "collect-not-declared",
             "collecting in a store that cannot swap, without a word on maintainers",
             ["RET-5"],
+            many,
             Collect(options={"keep_last": 1}, error=("store_unfit",)),
             {"features": ("collect",)},
         ),
@@ -291,7 +293,7 @@ def _undeclared() -> Iterator[Draft]:
         role="producer",
         features=("fork",),
         negative=True,
-        source=stream,
+        source=many,
         judged={"absent": ("*",)},
         arbitration="lacking",
     )
