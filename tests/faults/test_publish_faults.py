@@ -256,6 +256,26 @@ def test_a_store_that_cannot_arbitrate_is_read_back(memory: MemoryStore) -> None
         publish(publisher, VERSIONS[2])
 
 
+@pytest.mark.parametrize("gone", [False, True])
+def test_a_parent_that_another_writer_replaced_ends_the_line(memory: MemoryStore, gone: bool) -> None:
+    """CMT-12."""
+    store, key = Unarbitrated(memory), keys.version_key(1)
+    with Publisher(store, single_writer=True, anchors=NEVER) as publisher:
+        for version in VERSIONS[:2]:
+            publish(publisher, version)
+        ours = memory.get(key, max_bytes=MIB).data
+        if gone:
+            memory.delete(key)
+        else:
+            memory.put(key, ours.replace(b'"metadata":{', b'"metadata":{"by":"another",'), mode="overwrite")
+        before = {info.key for info in memory.list(keys.VERSIONS)}
+        with pytest.raises(ConflictError, match="parent"):
+            publish(publisher, VERSIONS[2])
+        assert {info.key for info in memory.list(keys.VERSIONS)} == before
+        memory.put(key, ours, mode="overwrite")
+        assert_refuses(publisher, VERSIONS[2], ConflictError)
+
+
 def mutable(version: Version) -> Version:
     state = {name: array.copy() for name, array in version.state.items()}
     state["head"] = state["embed"]

@@ -149,6 +149,10 @@ class Store(ABC):
         """
         return False
 
+    def without_cache(self) -> Store:
+        """The same place, with every byte that is read fetched anew: what a probe needs. Nothing is to be closed."""
+        return self
+
     def close(self) -> None:  # noqa: B027 - most bindings hold nothing
         """Release connections."""
 

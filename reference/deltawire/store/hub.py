@@ -34,6 +34,7 @@ from deltawire.store.hub_client import ATTEMPTS, OPERATIONS, Entry, File, HubCli
 from deltawire.store.hub_location import hub_location
 from deltawire.store.hub_naming import HubWriteBatch, add, copy, name_files, remove_files
 from deltawire.store.hub_xet import XetStorage
+from deltawire.store.recent import RecentContents
 
 
 class HubStore(Store):
@@ -43,6 +44,8 @@ class HubStore(Store):
     S3 gateway of the same buckets has them (``s3://``). Content goes to the storage behind the Hub by its hash, and a
     batch of at most 1,000 operations then gives it names. The version token is that hash.
 
+    Small contents are kept by their hash, so that a record which has not changed is only looked up (STO-31).
+
     Raises:
         InvalidArgumentError: the URL cannot be used.
     """
@@ -50,10 +53,11 @@ class HubStore(Store):
     guarantees = Guarantees(conditional_create=False, compare_and_swap=False)
     deletes_at_once = OPERATIONS
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, *, cache: bool = True) -> None:
         self._location = hub_location(url)
         self._client = HubClient(self._location)
         self._storage = XetStorage(self._client)
+        self._recent = RecentContents() if cache else RecentContents(largest=-1)
         self.url = url
 
     def get(self, key: str, *, max_bytes: int) -> StoredObject:
@@ -64,7 +68,11 @@ class HubStore(Store):
             file = self._client.find(path)
             if file.size > max_bytes:
                 raise LimitExceededError(f"{key} has {file.size} bytes, more than the limit of {max_bytes}")
-            return StoredObject(self._storage.read(file, 0, file.size), file.xet_hash)
+            data = self._recent.get(file.xet_hash)
+            if data is None:
+                data = self._storage.read(file, 0, file.size)
+                self._recent.keep(file.xet_hash, data)
+            return StoredObject(data, file.xet_hash)
 
         return self._client.repeat(key, read)
 
@@ -153,6 +161,10 @@ class HubStore(Store):
         # one that may read there and write here need not be allowed to copy
         return not name_files(self._client, {path: file}, lambda path, file: copy(path, file, bucket))
 
+    def without_cache(self) -> HubStore:
+        """See ``Store.without_cache``."""
+        return HubStore(self.url, cache=False)
+
     def close(self) -> None:
         """See ``Store.close``."""
         self._storage.close()
@@ -167,9 +179,10 @@ class HubStore(Store):
                 yield check_key(key), ObjectInfo(key, entry.size, _seconds(entry.uploaded_at))
 
     def _stored(self, content: bytes) -> File:
-        upload = self._storage.upload()
+        upload = self._storage.upload(unique=True)
         file = upload.put([content])
         upload.finish()
+        self._recent.keep(file.xet_hash, content)  # a record that was just written is read back
         return file
 
     def _named(self, path: str, file: File) -> None:

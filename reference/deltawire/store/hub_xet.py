@@ -54,7 +54,7 @@ class XetStorage:
         self._lock = threading.Lock()
         self._access: dict[_Kind, Access] = {}
         self._downloads: Any = None
-        self._session: Any = None
+        self._sessions: dict[bool, Any] = {}
         self._process = 0
 
     def read(self, file: File, start: int, length: int) -> bytes:
@@ -77,12 +77,16 @@ class XetStorage:
 
         return self._guarded("read", work)
 
-    def upload(self) -> XetUpload:
-        """Begin to store content, which no name refers to yet. Raises HubFailure."""
+    def upload(self, *, unique: bool = False) -> XetUpload:
+        """Begin to store content, which no name refers to yet. Raises HubFailure.
+
+        Args:
+            unique: nobody can have stored any of it before, which need not be asked then.
+        """
 
         def work() -> XetUpload:
             headers, access = self._client.headers(), self._token("write")
-            commit = self._connected().new_upload_commit(
+            commit = self._connected(unique=unique).new_upload_commit(
                 endpoint=access.cas_url,
                 token=access.token,
                 token_expiry_unix_secs=access.expires,
@@ -114,13 +118,16 @@ class XetStorage:
         except (OSError, RuntimeError, ValueError) as error:
             raise HubFailure(f"the storage failed to {kind}: {type(error).__name__}: {error}") from error
 
-    def _connected(self) -> Any:
+    def _connected(self, *, unique: bool = False) -> Any:
         with self._lock:
-            if self._session is None or self._process != os.getpid():
+            if self._process != os.getpid():
                 self._forget()
-                self._session = XetSession(XetConfig().with_config(_SETTINGS))
+                self._sessions = {}
                 self._process = os.getpid()
-            return self._session
+            if unique not in self._sessions:
+                settings = _SETTINGS | {"deduplication.global_dedup_query_enabled": not unique}
+                self._sessions[unique] = XetSession(XetConfig().with_config(settings))
+            return self._sessions[unique]
 
     def _token(self, kind: _Kind) -> Access:
         with self._lock:

@@ -81,6 +81,7 @@ def probe(store: Store, *, writers: int = 16, rounds: int = 3, swaps: int = 5, s
         _Check("swap conditions", "STO-4", "many-writers", probe_races.swap_conditions),
         _Check("swap counter", "STO-4", "many-writers", counter),
     )
+    store = store.without_cache()
     scratch = Scratch(store)
     try:
         store.put(scratch.key("reached"), b"1", mode="overwrite")
