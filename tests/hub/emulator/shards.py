@@ -5,13 +5,14 @@ Source: the Xet protocol specification, "MDB Shard File Format".
 
 from __future__ import annotations
 
+import itertools
 import struct
 import time
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 from tests.hub.emulator.hashes import EMPTY, Node
-from tests.hub.emulator.xorbs import Malformed
+from tests.hub.emulator.xorbs import Malformed, Xorb
 
 _TAG = b"HFRepoMetaData\0" + bytes.fromhex("556967456a7b815783a5bdd95ccdd14aa9")
 _HEADER = struct.Struct("<32sQQ")
@@ -22,7 +23,6 @@ _END = _LAST + bytes(16)
 _FOOTER_BYTES = 200
 _VERIFIED = 1 << 31
 _SHA256 = 1 << 30
-_TRACKED = 1 << 31
 _DAYS = 86_400
 
 
@@ -52,21 +52,8 @@ class ShardXorb:
     """A xorb as a shard describes it."""
 
     digest: bytes
-    data: bytes = field(repr=False)
-    """The description as it came."""
-
-    def nodes(self) -> list[Node]:
-        """Hashes and sizes of its chunks."""
-        return [(chunk, size) for chunk, _, size, _, _ in self._chunks()]
-
-    def tracked(self) -> Iterator[bytes]:
-        """The chunks by which other clients may find it: those that are marked, and one of 1024."""
-        for chunk, _, _, flags, _ in self._chunks():
-            if flags & _TRACKED or int.from_bytes(chunk[24:], "little") % 1024 == 0:
-                yield chunk
-
-    def _chunks(self) -> Iterator[tuple[bytes, int, int, int, int]]:
-        return _ENTRY.iter_unpack(self.data[_ENTRY.size :])
+    nodes: Sequence[Node]
+    """Hashes and sizes of its chunks."""
 
 
 def parse_shard(data: bytes) -> tuple[list[ShardFile], list[ShardXorb]]:
@@ -81,14 +68,19 @@ def parse_shard(data: bytes) -> tuple[list[ShardFile], list[ShardXorb]]:
         raise Malformed("a shard ends too early") from None
 
 
-def describe(xorb: ShardXorb) -> bytes:
+def describe(xorb: Xorb) -> bytes:
     """A shard that describes one xorb, with the tables by which a client looks chunks up."""
-    chunks = [chunk for chunk, _ in xorb.nodes()]
-    _, _, _, raw_bytes, stored_bytes = _ENTRY.unpack_from(xorb.data)
+    digest, nodes = xorb.digest, xorb.nodes(0, len(xorb.chunks))
+    chunks = [chunk for chunk, _ in nodes]
+    raw_bytes, stored_bytes = sum(size for _, size in nodes), len(xorb.data)
+    begins = itertools.accumulate((size for _, size in nodes), initial=0)
+    entries = [_ENTRY.pack(digest, 0, len(chunks), raw_bytes, stored_bytes)]
+    entries += [_ENTRY.pack(chunk, begin, size, 0, 0) for (chunk, size), begin in zip(nodes, begins, strict=False)]
+    described = b"".join(entries)
     files_at = _HEADER.size
     xorbs_at = files_at + len(_END)
-    tables_at = xorbs_at + len(xorb.data) + len(_END)
-    xorb_table = xorb.digest[:8] + struct.pack("<I", 0)
+    tables_at = xorbs_at + len(described) + len(_END)
+    xorb_table = digest[:8] + struct.pack("<I", 0)
     order = sorted(range(len(chunks)), key=lambda index: int.from_bytes(chunks[index][:8], "little"))
     chunk_table = b"".join(chunks[index][:8] + struct.pack("<II", 0, index) for index in order)
     chunks_at = tables_at + len(xorb_table)
@@ -105,7 +97,7 @@ def describe(xorb: ShardXorb) -> bytes:
         )
     )
     header = _HEADER.pack(_TAG, 2, _FOOTER_BYTES)
-    return b"".join((header, _END, xorb.data, _END, xorb_table, chunk_table, footer))
+    return b"".join((header, _END, described, _END, xorb_table, chunk_table, footer))
 
 
 def _files(data: bytes, at: int) -> tuple[list[ShardFile], int]:
@@ -136,8 +128,10 @@ def _xorbs(data: bytes, at: int) -> list[ShardXorb]:
         digest, _, count, _, _ = _ENTRY.unpack_from(data, at)
         if digest == _LAST:
             return xorbs
-        end = at + _ENTRY.size * (count + 1)
-        if end > len(data):
-            raise Malformed("a shard ends too early")
-        xorbs.append(ShardXorb(digest, data[at:end]))
-        at = end
+        at += _ENTRY.size
+        nodes = []
+        for _ in range(count):
+            chunk, _, size, _, _ = _ENTRY.unpack_from(data, at)
+            nodes.append((chunk, size))
+            at += _ENTRY.size
+        xorbs.append(ShardXorb(digest, nodes))
