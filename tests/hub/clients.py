@@ -18,6 +18,7 @@ from huggingface_hub.utils._xet import get_xet_session
 from tests.hub.emulator import HubEmulator
 
 BUCKET = "alice/weights"
+_SESSION = boto3.session.Session()
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +65,7 @@ def api(hub: HubEmulator, token: str = "hf_alice") -> HfApi:
 
 def s3(hub: HubEmulator, access_key: str = "HFAKALICE") -> Any:
     """A client of S3, at the gateway."""
-    return boto3.client(
+    return _SESSION.client(
         "s3",
         endpoint_url=hub.s3_endpoint("alice"),
         region_name="us-east-1",
@@ -77,7 +78,8 @@ def s3(hub: HubEmulator, access_key: str = "HFAKALICE") -> Any:
 def xet_read(hub: HubEmulator, path: str, begin: int, end: int) -> bytes:
     """A range of a file, by its hash, as hf_xet puts it together."""
     (found,) = api(hub).get_bucket_paths_info(BUCKET, [path])
-    group = get_xet_session().new_download_stream_group(
+    session: Any = get_xet_session()  # type: ignore[no-untyped-call]
+    group = session.new_download_stream_group(
         token_refresh_url=f"{hub.endpoint}/api/buckets/{BUCKET}/xet-read-token",
         token_refresh_headers={"authorization": "Bearer hf_alice"},
     )

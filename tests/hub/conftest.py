@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
+from huggingface_hub.utils import disable_progress_bars
 from huggingface_hub.utils._xet import abort_xet_session
 
 from tests.hub.emulator import HubEmulator
@@ -20,9 +21,10 @@ def client_environment() -> Iterator[None]:
         for name, value in hub.environment().items():
             if name not in {"HF_ENDPOINT", "HF_TOKEN"}:
                 patch.setenv(name, value)
-        abort_xet_session()  # one that was begun elsewhere has another environment
+        disable_progress_bars()
+        abort_xet_session()  # type: ignore[no-untyped-call] # one that was begun elsewhere has another environment
         yield
-        abort_xet_session()
+        abort_xet_session()  # type: ignore[no-untyped-call]
 
 
 @pytest.fixture

@@ -20,10 +20,11 @@ _ENTRY = struct.Struct("<32sIIII")
 """Everything in a shard is a hash and four numbers of 32 bits."""
 _LAST = b"\xff" * 32
 _END = _LAST + bytes(16)
-_FOOTER_BYTES = 200
+_FOOTER = struct.Struct("<9Q32sQQ72xQ")
+"""Its key of no bits says that hashes of chunks are told as they are."""
 _VERIFIED = 1 << 31
 _SHA256 = 1 << 30
-_DAYS = 86_400
+_KEPT_SECONDS = 7 * 86_400
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,35 +70,20 @@ def parse_shard(data: bytes) -> tuple[list[ShardFile], list[ShardXorb]]:
 
 
 def describe(xorb: Xorb) -> bytes:
-    """A shard that describes one xorb, with the tables by which a client looks chunks up."""
-    digest, nodes = xorb.digest, xorb.nodes(0, len(xorb.chunks))
-    chunks = [chunk for chunk, _ in nodes]
-    raw_bytes, stored_bytes = sum(size for _, size in nodes), len(xorb.data)
-    begins = itertools.accumulate((size for _, size in nodes), initial=0)
-    entries = [_ENTRY.pack(digest, 0, len(chunks), raw_bytes, stored_bytes)]
-    entries += [_ENTRY.pack(chunk, begin, size, 0, 0) for (chunk, size), begin in zip(nodes, begins, strict=False)]
-    described = b"".join(entries)
-    files_at = _HEADER.size
-    xorbs_at = files_at + len(_END)
-    tables_at = xorbs_at + len(described) + len(_END)
-    xorb_table = digest[:8] + struct.pack("<I", 0)
-    order = sorted(range(len(chunks)), key=lambda index: int.from_bytes(chunks[index][:8], "little"))
-    chunk_table = b"".join(chunks[index][:8] + struct.pack("<II", 0, index) for index in order)
-    chunks_at = tables_at + len(xorb_table)
+    """A shard that describes one xorb."""
+    nodes = xorb.nodes(0, len(xorb.chunks))
+    sizes = [size for _, size in nodes]
+    begins = itertools.accumulate(sizes[:-1], initial=0)
+    parts = [_HEADER.pack(_TAG, 2, _FOOTER.size), _END]
+    parts.append(_ENTRY.pack(xorb.digest, 0, len(nodes), sum(sizes), len(xorb.data)))
+    parts += [_ENTRY.pack(chunk, begin, size, 0, 0) for (chunk, size), begin in zip(nodes, begins, strict=True)]
+    parts.append(_END)
     now = int(time.time())
-    footer = b"".join(
-        (
-            struct.pack("<Q", 1),
-            struct.pack("<2Q", files_at, xorbs_at),
-            struct.pack("<6Q", tables_at, 0, tables_at, 1, chunks_at, len(chunks)),
-            EMPTY,  # no key: hashes of chunks are told as they are
-            struct.pack("<2Q", now, now + 7 * _DAYS),
-            bytes(48),
-            struct.pack("<4Q", stored_bytes, raw_bytes, raw_bytes, chunks_at + len(chunk_table)),
-        )
-    )
-    header = _HEADER.pack(_TAG, 2, _FOOTER_BYTES)
-    return b"".join((header, _END, described, _END, xorb_table, chunk_table, footer))
+    footer_at = sum(map(len, parts))
+    tables = (footer_at, 0) * 3  # of files, of xorbs, of chunks: where they begin, and that they are empty
+    files_at, xorbs_at = _HEADER.size, _HEADER.size + len(_END)
+    parts.append(_FOOTER.pack(1, files_at, xorbs_at, *tables, EMPTY, now, now + _KEPT_SECONDS, footer_at))
+    return b"".join(parts)
 
 
 def _files(data: bytes, at: int) -> tuple[list[ShardFile], int]:
