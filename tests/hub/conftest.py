@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from huggingface_hub.utils import disable_progress_bars
+from huggingface_hub.utils.tqdm import disable_progress_bars
 from huggingface_hub.utils._xet import abort_xet_session
 
 from tests.hub.emulator import HubEmulator
