@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from huggingface_hub.utils.tqdm import disable_progress_bars
 from huggingface_hub.utils._xet import abort_xet_session
+from huggingface_hub.utils.tqdm import disable_progress_bars
 
 from tests.hub.emulator import HubEmulator
 

@@ -240,7 +240,8 @@ def test_bytes_are_served_elsewhere_and_to_nobody_with_a_token(hub: HubEmulator)
 
 def test_as_a_process_of_its_own() -> None:
     command = [sys.executable, "-m", "tests.hub.emulator", "--bucket", BUCKET]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+    root = Path(__file__).parents[2]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=root) as process:
         assert process.stdout is not None
         endpoint = process.stdout.readline().strip()
 

@@ -166,6 +166,13 @@ def test_no_xorbs(data: bytes) -> None:
         parse_xorb(data)
 
 
+def test_the_largest_xorb() -> None:
+    data = b"\0\0\0\1\0\0\0\1" + bytes(1 << 16)
+    assert len(parse_xorb(data * 1024).chunks) == 1024
+    with pytest.raises(Malformed, match="at most 64 MiB"):
+        parse_xorb(data * 1024 + b"\0\1\0\0\0\1\0\0x")
+
+
 def test_refusals_are_told(hub: HubEmulator) -> None:
     info = ask(hub, "GET", f"/api/buckets/{BUCKET}/xet-write-token").json
     cas, authorization = info["casUrl"].removeprefix(hub.endpoint), f"Bearer {info['accessToken']}"
