@@ -38,8 +38,8 @@ class _Piece:
 class _Shelf:
     xorbs: dict[str, Xorb] = field(default_factory=dict)
     files: dict[str, Sequence[_Part]] = field(default_factory=dict)
-    tracked: dict[str, ShardXorb] = field(default_factory=dict)
-    """Chunks by which a client finds a xorb that another one sent."""
+    tracked: dict[str, str] = field(default_factory=dict)
+    """Chunks by which a client finds a xorb that another one sent: the first of a file, and one of 1024."""
 
 
 class Content:
@@ -60,7 +60,16 @@ class Content:
         """Make files known, and chunks by which xorbs are found. Raises Malformed; then nothing is."""
         described, xorbs = parse_shard(data)
         files = {as_hex(file.digest): self._parts(file) for file in described}
-        tracked = {as_hex(chunk): xorb for xorb in xorbs if self._true(xorb) for chunk in xorb.tracked()}
+        tracked = {}
+        for xorb in xorbs:
+            self._compare(xorb)
+            for chunk, _ in xorb.nodes:
+                if int.from_bytes(chunk[24:], "little") % 1024 == 0:
+                    tracked[as_hex(chunk)] = as_hex(xorb.digest)
+        for parts in files.values():
+            if parts:
+                first = self._shelf.xorbs[parts[0].xorb].chunks[parts[0].begin]
+                tracked[as_hex(first.digest)] = parts[0].xorb
         with self._lock:
             self._shelf.files.update(files)
             self._shelf.tracked.update(tracked)
@@ -135,7 +144,7 @@ class Content:
     def neighbours(self, chunk: str) -> bytes | None:
         """A shard that describes the xorb in which a chunk is, if clients may find it by that."""
         found = self._shelf.tracked.get(chunk)
-        return None if found is None else describe(found)
+        return None if found is None else describe(self._shelf.xorbs[found])
 
     def keep_only(self, digests: Collection[str]) -> None:
         """Forget all files but these, and what no file is made of."""
@@ -145,7 +154,7 @@ class Content:
             self._shelf = _Shelf(
                 {name: xorb for name, xorb in self._shelf.xorbs.items() if name in used},
                 files,
-                {chunk: found for chunk, found in self._shelf.tracked.items() if as_hex(found.digest) in used},
+                {chunk: name for chunk, name in self._shelf.tracked.items() if name in used},
             )
 
     def _keep(self, name: str, xorb: Xorb) -> bool:
@@ -173,13 +182,12 @@ class Content:
             raise Malformed("a range of chunks that the xorb does not have")
         return nodes
 
-    def _true(self, described: ShardXorb) -> bool:
+    def _compare(self, described: ShardXorb) -> None:
         xorb = self._shelf.xorbs.get(as_hex(described.digest))
         if xorb is None:
             raise Malformed(f"there is no xorb {as_hex(described.digest)}")
-        if described.nodes() != xorb.nodes(0, len(xorb.chunks)):
+        if described.nodes != xorb.nodes(0, len(xorb.chunks)):
             raise Malformed("a xorb is not what the shard says")
-        return True
 
     def _pieces(self, digest: str, begin: int, end: int) -> list[_Piece]:
         if digest == EMPTY_FILE:

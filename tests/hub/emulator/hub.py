@@ -125,7 +125,7 @@ class HubFace:
 
     def _tree(self, asked: Asked, name: str, prefix: str) -> Answer:
         recursive = asked.query.get("recursive", "true").lower() != "false"
-        size = min(int(asked.query.get("limit", self._state.options.page_size)), _MOST_ENTRIES)
+        size = min(max(int(asked.query.get("limit", self._state.options.page_size)), 1), _MOST_ENTRIES)
         after = base64.urlsafe_b64decode(asked.query.get("cursor", "")).decode()
         with self._state.lock:
             entries = self._state.shown(self._bucket(asked, name), asked)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from tests.hub.emulator.asking import Refused
 
@@ -16,11 +16,15 @@ class Rates:
     Args:
         limits: most requests in a window, by what they are for ("api", "resolvers"); what is not named has no limit.
         seconds: how long a window is. The first begins with the first request.
+        clock: tells the time in seconds.
     """
 
-    def __init__(self, limits: Mapping[str, int], seconds: float) -> None:
+    def __init__(
+        self, limits: Mapping[str, int], seconds: float, *, clock: Callable[[], float] = time.monotonic
+    ) -> None:
         self._limits = limits
         self._seconds = seconds
+        self._clock = clock
         self._lock = threading.Lock()
         self._windows: dict[tuple[str, str], tuple[float, int]] = {}
 
@@ -30,7 +34,7 @@ class Rates:
         if limit is None:
             return {}
         with self._lock:
-            now = time.monotonic()
+            now = self._clock()
             begun, used = self._windows.get((what, who), (now, 0))
             if now >= begun + self._seconds:
                 begun, used = now, 0

@@ -14,8 +14,8 @@ from tests.hub.emulator.accounts import Token
 from tests.hub.emulator.asking import Asked
 from tests.hub.emulator.buckets import Bucket, check_key
 from tests.hub.emulator.cas import BytesFace, CasFace
-from tests.hub.emulator.clients import environment
 from tests.hub.emulator.control import ControlFace
+from tests.hub.emulator.environment import environment
 from tests.hub.emulator.faults import BatchFault, Fault, Stale
 from tests.hub.emulator.gateway import GatewayFace
 from tests.hub.emulator.hub import HubFace

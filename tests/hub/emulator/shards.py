@@ -5,13 +5,14 @@ Source: the Xet protocol specification, "MDB Shard File Format".
 
 from __future__ import annotations
 
+import itertools
 import struct
 import time
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 from tests.hub.emulator.hashes import EMPTY, Node
-from tests.hub.emulator.xorbs import Malformed
+from tests.hub.emulator.xorbs import Malformed, Xorb
 
 _TAG = b"HFRepoMetaData\0" + bytes.fromhex("556967456a7b815783a5bdd95ccdd14aa9")
 _HEADER = struct.Struct("<32sQQ")
@@ -19,11 +20,11 @@ _ENTRY = struct.Struct("<32sIIII")
 """Everything in a shard is a hash and four numbers of 32 bits."""
 _LAST = b"\xff" * 32
 _END = _LAST + bytes(16)
-_FOOTER_BYTES = 200
+_FOOTER = struct.Struct("<9Q32sQQ72xQ")
+"""Its key of no bits says that hashes of chunks are told as they are."""
 _VERIFIED = 1 << 31
 _SHA256 = 1 << 30
-_TRACKED = 1 << 31
-_DAYS = 86_400
+_KEPT_SECONDS = 7 * 86_400
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,21 +53,8 @@ class ShardXorb:
     """A xorb as a shard describes it."""
 
     digest: bytes
-    data: bytes = field(repr=False)
-    """The description as it came."""
-
-    def nodes(self) -> list[Node]:
-        """Hashes and sizes of its chunks."""
-        return [(chunk, size) for chunk, _, size, _, _ in self._chunks()]
-
-    def tracked(self) -> Iterator[bytes]:
-        """The chunks by which other clients may find it: those that are marked, and one of 1024."""
-        for chunk, _, _, flags, _ in self._chunks():
-            if flags & _TRACKED or int.from_bytes(chunk[24:], "little") % 1024 == 0:
-                yield chunk
-
-    def _chunks(self) -> Iterator[tuple[bytes, int, int, int, int]]:
-        return _ENTRY.iter_unpack(self.data[_ENTRY.size :])
+    nodes: Sequence[Node]
+    """Hashes and sizes of its chunks."""
 
 
 def parse_shard(data: bytes) -> tuple[list[ShardFile], list[ShardXorb]]:
@@ -81,31 +69,21 @@ def parse_shard(data: bytes) -> tuple[list[ShardFile], list[ShardXorb]]:
         raise Malformed("a shard ends too early") from None
 
 
-def describe(xorb: ShardXorb) -> bytes:
-    """A shard that describes one xorb, with the tables by which a client looks chunks up."""
-    chunks = [chunk for chunk, _ in xorb.nodes()]
-    _, _, _, raw_bytes, stored_bytes = _ENTRY.unpack_from(xorb.data)
-    files_at = _HEADER.size
-    xorbs_at = files_at + len(_END)
-    tables_at = xorbs_at + len(xorb.data) + len(_END)
-    xorb_table = xorb.digest[:8] + struct.pack("<I", 0)
-    order = sorted(range(len(chunks)), key=lambda index: int.from_bytes(chunks[index][:8], "little"))
-    chunk_table = b"".join(chunks[index][:8] + struct.pack("<II", 0, index) for index in order)
-    chunks_at = tables_at + len(xorb_table)
+def describe(xorb: Xorb) -> bytes:
+    """A shard that describes one xorb."""
+    nodes = xorb.nodes(0, len(xorb.chunks))
+    sizes = [size for _, size in nodes]
+    begins = itertools.accumulate(sizes[:-1], initial=0)
+    parts = [_HEADER.pack(_TAG, 2, _FOOTER.size), _END]
+    parts.append(_ENTRY.pack(xorb.digest, 0, len(nodes), sum(sizes), len(xorb.data)))
+    parts += [_ENTRY.pack(chunk, begin, size, 0, 0) for (chunk, size), begin in zip(nodes, begins, strict=True)]
+    parts.append(_END)
     now = int(time.time())
-    footer = b"".join(
-        (
-            struct.pack("<Q", 1),
-            struct.pack("<2Q", files_at, xorbs_at),
-            struct.pack("<6Q", tables_at, 0, tables_at, 1, chunks_at, len(chunks)),
-            EMPTY,  # no key: hashes of chunks are told as they are
-            struct.pack("<2Q", now, now + 7 * _DAYS),
-            bytes(48),
-            struct.pack("<4Q", stored_bytes, raw_bytes, raw_bytes, chunks_at + len(chunk_table)),
-        )
-    )
-    header = _HEADER.pack(_TAG, 2, _FOOTER_BYTES)
-    return b"".join((header, _END, xorb.data, _END, xorb_table, chunk_table, footer))
+    footer_at = sum(map(len, parts))
+    tables = (footer_at, 0) * 3  # of files, of xorbs, of chunks: where they begin, and that they are empty
+    files_at, xorbs_at = _HEADER.size, _HEADER.size + len(_END)
+    parts.append(_FOOTER.pack(1, files_at, xorbs_at, *tables, EMPTY, now, now + _KEPT_SECONDS, footer_at))
+    return b"".join(parts)
 
 
 def _files(data: bytes, at: int) -> tuple[list[ShardFile], int]:
@@ -136,8 +114,10 @@ def _xorbs(data: bytes, at: int) -> list[ShardXorb]:
         digest, _, count, _, _ = _ENTRY.unpack_from(data, at)
         if digest == _LAST:
             return xorbs
-        end = at + _ENTRY.size * (count + 1)
-        if end > len(data):
-            raise Malformed("a shard ends too early")
-        xorbs.append(ShardXorb(digest, data[at:end]))
-        at = end
+        at += _ENTRY.size
+        nodes = []
+        for _ in range(count):
+            chunk, _, size, _, _ = _ENTRY.unpack_from(data, at)
+            nodes.append((chunk, size))
+            at += _ENTRY.size
+        xorbs.append(ShardXorb(digest, nodes))

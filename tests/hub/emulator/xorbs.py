@@ -13,7 +13,7 @@ from lz4.frame import LZ4FrameDecompressor  # type: ignore[import-untyped]
 from tests.hub.emulator.hashes import Node, chunk_hash, merkle_root
 
 XORB_BYTES = 64 << 20
-"""Most bytes of a xorb as it is sent."""
+"""Most bytes of the chunks of a xorb as they are stored; hf_xet does not count their headers."""
 CHUNK_BYTES = 128 << 10
 """Most bytes of a chunk."""
 _HEADER = 8
@@ -65,11 +65,11 @@ class Xorb:
 
 def parse_xorb(data: bytes) -> Xorb:
     """Take a xorb apart, and decode and hash every chunk. Raises Malformed."""
-    if len(data) > XORB_BYTES:
-        raise Malformed("a xorb has at most 64 MiB")
     chunks = list(_chunks(data))
     if not chunks:
         raise Malformed("a xorb without chunks")
+    if sum(chunk.end - chunk.begin - _HEADER for chunk in chunks) > XORB_BYTES:
+        raise Malformed("a xorb has at most 64 MiB")
     return Xorb(data, chunks)
 
 

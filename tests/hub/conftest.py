@@ -1,0 +1,34 @@
+"""Real clients of the Hub in this process: an environment of their own, and nothing that outlives a module."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from huggingface_hub.utils._xet import abort_xet_session
+from huggingface_hub.utils.tqdm import disable_progress_bars
+
+from tests.hub.emulator import HubEmulator
+
+
+@pytest.fixture(scope="package", autouse=True)
+def client_environment() -> Iterator[None]:
+    """Folders and settings of the clients that run in this process.
+
+    The clients' library has read some of its variables when it was imported: where the Hub is, a test says itself.
+    """
+    with HubEmulator() as hub, pytest.MonkeyPatch.context() as patch:
+        for name, value in hub.environment().items():
+            if name not in {"HF_ENDPOINT", "HF_TOKEN"}:
+                patch.setenv(name, value)
+        disable_progress_bars()
+        abort_xet_session()  # type: ignore[no-untyped-call] # one that was begun elsewhere has another environment
+        yield
+        abort_xet_session()  # type: ignore[no-untyped-call]
+
+
+@pytest.fixture
+def hub() -> Iterator[HubEmulator]:
+    with HubEmulator() as running:
+        running.create("alice/weights")
+        yield running
