@@ -59,9 +59,10 @@ judge        Look at the store: versions that must read as given, keys that must
              the stream must be sound.
 requests     Only for a store that notes what is asked of it; leave it out.
 
-Cases with "faults" need a store that fails on purpose; leave them out. "arbitration" says that a case needs a store that
-decides between writers that meet (STO-3, STO-4), or one that does not. "features" are things that SPEC.md leaves open:
-a case counts only if the implementation has them. "requirements" are the identifiers in SPEC.md that the case is about.
+Cases with "faults" need a store that fails on purpose; leave them out. "arbitration" says that a case needs a store
+that decides between writers that meet (STO-3, STO-4), or one that does not. "features" are things that SPEC.md leaves
+open: a case counts only if the implementation has them. "requirements" are the identifiers in SPEC.md that the case is
+about.
 Keys that options name lie in the case's folder.
 """
 

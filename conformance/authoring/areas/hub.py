@@ -14,8 +14,9 @@ from deltawire_conformance.case import AnyStep, Case, Collect, Delete, Follow, M
 
 AREA = "hub"
 ALIKE = (
-    "versions-old/00000000000000000009.json", "versions.old", "anchors-old/00000000000000000002.json",
-    "spans-old/00000000000000000002-00000000000000000000.json", "leases/readers-old/note.json", "data-old/note",
+    "versions-00000000000000000009.json", "versions.old/00000000000000000009.json",
+    "anchors-old/00000000000000000002.json", "spans-old/00000000000000000002-00000000000000000000.json",
+    "leases/readers-old/note.json", "data-old/note",
 )  # fmt: skip
 """Keys that begin with the letters of a folder's name and are not in it."""
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from deltawire.errors import StoreUnavailableError
-from deltawire.store import Guarantees
+from deltawire.store import Guarantees, ObjectInfo
 from mutants import Mutant
 from mutants.patching import replace, wrap
 
@@ -26,6 +26,13 @@ def _unavailable(_: Any, what: str, __: Any) -> StoreUnavailableError:
     return StoreUnavailableError(what)
 
 
+def _listed_by_letters(self: Any, prefix: str) -> Iterator[ObjectInfo]:
+    wanted = self._location.prefix + prefix
+    entries = [entry for page in self._client.tree(wanted.rstrip("/")) for entry in page]
+    found = [ObjectInfo(prefix + entry.path[len(wanted) :], entry.size) for entry in entries]
+    return iter(sorted(found, key=lambda info: info.key))
+
+
 MUTANTS = [
     Mutant(
         name="hub-arbitrates",
@@ -40,6 +47,12 @@ MUTANTS = [
         what="keeps what it has looked up",
         patch=wrap("deltawire.store.hub_client:HubClient.find", by=_kept),
         caught_by=("hub/gone",),
+    ),
+    Mutant(
+        name="hub-lists-by-letters",
+        what="takes all that the Hub lists for what lies below the prefix",
+        patch=replace("deltawire.store.hub:HubStore.list", by=_listed_by_letters),
+        caught_by=("hub/same-letters",),
     ),
     Mutant(
         name="hub-nothing-is-failure",
