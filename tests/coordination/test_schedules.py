@@ -62,7 +62,7 @@ def no_look_before_the_first_step(patch: pytest.MonkeyPatch) -> None:
 def no_look_behind_the_newest(patch: pytest.MonkeyPatch) -> None:
     real = StreamReader.latest
 
-    def latest(self: StreamReader, deadline: Any, *, known: int | None = None) -> int:
+    def latest(self: StreamReader, deadline: Any, *, known: int | None = None, kept: bool = False) -> int:
         return real(self, deadline) if known is None else self._forward(known, deadline)
 
     patch.setattr(StreamReader, "latest", latest)

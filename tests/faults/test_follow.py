@@ -265,7 +265,7 @@ def test_the_way_was_collected_and_an_anchor_leads_on(
     memory: MemoryStore, *, parts_only: bool, every_version: bool, behind: int
 ) -> None:
     versions = long_line(memory, 10, anchors=AnchorPolicy(every=8, outweigh=None))
-    with Follower(memory) as follower:
+    with Follower(memory, pin_ttl=1) as follower:
         follower.poll(to=8 - behind)
         # Maintenance takes what nobody needs who begins at the anchor, parts before records.
         retain(memory, 8)
@@ -279,10 +279,26 @@ def test_the_way_was_collected_and_an_anchor_leads_on(
         follower.verify()
 
 
+@pytest.mark.parametrize("pin", [True, False])
+def test_a_confirmed_pin_spares_looks_at_the_boundary(memory: MemoryStore, *, pin: bool) -> None:
+    """LAT-5: with it, a look now and then; without, one for each look for the next version."""
+    long_line(memory, 3, anchors=NEVER)
+    store = FaultyStore(memory)
+    with Follower(store, pin=pin, pin_ttl=12) as follower:
+        follower.poll()
+        time.sleep(1.01)
+        store.log.clear()
+        for _ in range(20):
+            assert follower.poll() is None
+        asked = [call.key for call in store.log]
+        assert asked.count(keys.version_key(3)) == 20
+        assert asked.count(keys.RETENTION) == (1 if pin else 20)
+
+
 @pytest.mark.parametrize("hint", [True, False])
 def test_a_follower_whose_version_is_gone_does_not_take_it_for_the_newest(memory: MemoryStore, *, hint: bool) -> None:
     long_line(memory, 9, anchors=AnchorPolicy(every=8, outweigh=None))
-    with Follower(memory) as follower:
+    with Follower(memory, pin=False) as follower:
         follower.poll(to=2)
         retain(memory, 8)
         forget(memory, *range(6))

@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 import boto3  # type: ignore[import-untyped]
 from botocore.config import Config  # type: ignore[import-untyped]
-from hf_xet import XetFileInfo  # type: ignore[import-untyped]
+from hf_xet import XetFileInfo
 from huggingface_hub import HfApi
 from huggingface_hub.utils._xet import get_xet_session
 

@@ -406,6 +406,11 @@ inline look_for_next()
         fi;
 #else
         if
+#ifdef PIN_SPARES_BOUNDARY_BELOW_SEEN
+        :: pinned && !gone && held + 1 >= pin_first
+#else
+        :: pinned && !gone && held + 1 >= pin_first && held + 1 >= seen /* the boundary need not be read. LAT-5 */
+#endif
         :: held < boundary -> goto snapshot /* LAT-5 */
         :: else
         fi;

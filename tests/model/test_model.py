@@ -61,6 +61,9 @@ VARIANTS = [
     Variant("NO_EPOCH_CHECK", "LSE-7: the epoch rises above the line's", "ONE_EPOCH", LINE),
     Variant("NO_BOUNDARY_WHEN_FINDING", "LAT-5: the newest is not below the boundary", "NEWEST", SHORT_LINE),
     Variant("NO_BOUNDARY_WHEN_FINDING", "LAT-5: the newest is not below the boundary", "NEWEST", UNPINNED),
+    Variant(
+        "PIN_SPARES_BOUNDARY_BELOW_SEEN", "LAT-5: what a pin did not find retained it does not keep", "NEWEST", PINNING
+    ),
     Variant("CHAIN_BEFORE_BOUNDARY", "RET-3: the chain is judged after the boundary is read", "SOUND", UNPINNED),
     Variant("NO_RETENTION_READ", "RET-3: the boundary is read before the first step", "SHOWN", UNPINNED),
     Variant("BACKWARDS", "FOL-1: only to later versions", "FORWARD", UNPINNED),

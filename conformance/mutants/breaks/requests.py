@@ -9,8 +9,8 @@ from mutants.patching import wrap
 
 
 def _lists(latest: Any) -> Any:
-    def changed(self: Any, deadline: Any, *, known: int | None = None) -> Any:
-        return max(self._greatest(deadline), latest(self, deadline, known=known))
+    def changed(self: Any, deadline: Any, *, known: int | None = None, kept: bool = False) -> Any:
+        return max(self._greatest(deadline), latest(self, deadline, known=known, kept=kept))
 
     return changed
 

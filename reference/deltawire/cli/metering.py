@@ -45,6 +45,7 @@ class MeteredStore(Store):
         self.advance = advance
         self.url = store.url
         self.guarantees = store.guarantees
+        self.poll_seconds = store.poll_seconds
         self.deletes_at_once = store.deletes_at_once
 
     def get(self, key: str, *, max_bytes: int) -> StoredObject:

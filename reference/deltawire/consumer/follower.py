@@ -189,7 +189,7 @@ class Follower:
         started = time.perf_counter()
         held = self._held_here(deadline)
         previous = None if held is None else held.committed.record.version
-        goal = self._reader.latest(deadline, known=previous) if to is None else to
+        goal = self._latest(previous, deadline) if to is None else to
         clock.add("resolve", started)
         if previous is not None and goal <= previous:
             if to is not None and to < previous:
@@ -202,7 +202,7 @@ class Follower:
         *,
         until: int | None = None,
         every_version: bool = False,
-        interval: float = 0.2,
+        interval: float | None = None,
         timeout: float | None = None,
     ) -> Iterator[Update]:
         """Yield updates as they come, for ever or until a version is held.
@@ -210,14 +210,15 @@ class Follower:
         Args:
             until: stop at this version, and never go past it.
             every_version: stop at each version that is still there instead of going straight to the newest.
-            interval: most seconds between looks at the store while there is nothing new. Soon after an update looks
-                are closer, down to an eighth of it, so that a version is noticed late by no more than a small part of
-                the time that it took to make.
+            interval: most seconds between looks at the store while there is nothing new; None for what suits it.
+                Soon after an update looks are closer, down to an eighth of it, so that a version is noticed late by no
+                more than a small part of the time that it took to make.
             timeout: seconds to wait for the next update.
 
         Raises:
             DeadlineExceededError: no update came in time.
         """
+        interval = self._transfer.store.poll_seconds if interval is None else interval
         while until is None or self.version is None or self.version < until:
             deadline = Deadline.after(timeout)
             waiting = time.monotonic()
@@ -255,7 +256,7 @@ class Follower:
         try:
             held = self._held_here(deadline)
             previous = None if held is None else held.committed.record.version
-            newest = self._reader.latest(deadline, known=previous)
+            newest = self._latest(previous, deadline)
             if newest == previous:
                 return None
             most = MAX_VERSION if until is None else until
@@ -266,6 +267,10 @@ class Follower:
             if self.version is None:
                 return None  # the stream is there, its first version not yet
             raise
+
+    def _latest(self, held: int | None, deadline: Deadline) -> int:
+        kept = held is not None and self._pinning.spares_boundary(held + 1)
+        return self._reader.latest(deadline, known=held, kept=kept)
 
     def _reach_next(self, previous: int, most: int, deadline: Deadline) -> Update:
         """Become the next version that is retained, up to ``most``; the newest if nothing leads to that."""

@@ -78,6 +78,7 @@ class ReaderPin:
         self._acquired_at = ""
         self._begun = False  # something may be there under this id
         self._confirmed = ""  # the id for which PIN-4 held
+        self._boundary = 0  # as it was then
         self._over = False
 
     @property
@@ -100,6 +101,13 @@ class ReaderPin:
     def confirmed(self) -> bool:
         """Whether the pin may be relied on. PIN-4, PIN-6"""
         return self._confirmed == self.id and not self.stale
+
+    def keeps_from(self, version: int) -> bool:
+        """Whether nothing from ``version`` on can be collected, whatever the boundary is by now. LAT-5, COL-4"""
+        written = self._written
+        if written is None or written.last is not None or not self.confirmed:
+            return False
+        return version >= written.first and version >= self._boundary
 
     def want(self, first: int, last: int | None = None) -> None:
         """Say which versions are needed from now on; None for every later one. Nothing is written yet."""
@@ -127,6 +135,7 @@ class ReaderPin:
         if wanted is not None and self.covers:
             first = wanted[0]
             if first in retention or (holding == first and first + 1 in retention):
+                self._boundary = retention.boundary
                 self._confirmed = pin_id  # if there is another by now, that one is not confirmed. PIN-6
         return retention
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
@@ -12,6 +14,9 @@ from deltawire.heartbeat import GRACE, Heartbeat
 from deltawire.holders import this_process
 from deltawire.reading.retention import Retention, read_retention
 from deltawire.reading.stream import StreamReader
+
+_LOOKS = 1 / 12
+"""Part of the ttl after which a reader looks at the boundary all the same."""
 
 
 class Pinning:
@@ -30,6 +35,7 @@ class Pinning:
         self._terms = terms
         self._pin: ReaderPin | None = None
         self._heartbeat: Heartbeat | None = None
+        self._looked = -math.inf
 
     @property
     def error(self) -> Exception | None:
@@ -77,7 +83,24 @@ class Pinning:
             read: reads ``retention.json``.
             holding: the version held.
         """
-        return read() if self._pin is None else self._pin.confirm(read, holding=holding)
+        if self._pin is None:
+            return read()
+        self._looked = time.monotonic()
+        return self._pin.confirm(read, holding=holding)
+
+    def spares_boundary(self, next_version: int) -> bool:
+        """Whether a reader that does not find ``next_version`` need not look at the boundary. LAT-5
+
+        If not, it looks, and need not again for a small part of the ttl, as long as the pin is good: should somebody
+        collect what is pinned all the same, the reader notices soon.
+        """
+        if self._pin is None or not self._pin.keeps_from(next_version):
+            return False
+        now = time.monotonic()
+        if now - self._looked < self._pin.terms.ttl * _LOOKS:
+            return True
+        self._looked = now
+        return False
 
     def hold(self, version: int) -> None:
         """The reader has come to hold ``version``; what lies before it is free when the pin is renewed."""

@@ -169,11 +169,16 @@ class StreamReader:
                 self._tables.popitem(last=False)
         return self._tables[descriptor]
 
-    def latest(self, deadline: Deadline, *, known: int | None = None) -> int:
+    def latest(self, deadline: Deadline, *, known: int | None = None, kept: bool = False) -> int:
         """Number of the newest version, found by probing forward from what is known. LAT-1 to LAT-5
 
         Of a version that is newer than the known one, whoever goes there finds out on the way whether it is below the
         boundary.
+
+        Args:
+            deadline: of the caller.
+            known: a version that is held.
+            kept: what follows it cannot have been collected, so that the boundary need not be read.
 
         Raises:
             StreamNotFoundError: there is no stream here.
@@ -182,7 +187,7 @@ class StreamReader:
         self.stream(deadline)
         start = self._hinted(deadline) if known is None else known
         newest = self._forward(self._greatest(deadline) if start is None else start, deadline)
-        if known is not None and newest > known:
+        if known is not None and (newest > known or kept):
             return newest
         boundary = self.retention(deadline).boundary
         if max(newest, 0) < boundary:  # what followed it was collected, and nothing there proves nothing. LAT-5

@@ -67,6 +67,8 @@ class Store(ABC):
 
     url: str
     guarantees: Guarantees
+    poll_seconds: float = 0.2
+    """How often it may well be asked for what is new, if nobody says."""
     deletes_at_once: int = 1
     """How many keys ``delete_all`` removes in about one request."""
 
