@@ -1,4 +1,4 @@
-"""Writes down what a run has shown of SPEC.md: ``python -m authoring.tracing results.json``, in ``conformance/``."""
+"""Writes down what runs have shown of SPEC.md: ``python -m authoring.tracing RESULTS...``, in ``conformance/``."""
 
 from __future__ import annotations
 
@@ -17,11 +17,12 @@ from deltawire_conformance.traceability import trace
 
 
 def main() -> None:
-    """Write ``requirements/traceability.json`` from the results of the reference."""
-    results = msgspec.json.decode(Path(sys.argv[1]).read_bytes(), type=Results)
+    """Write ``requirements/traceability.json`` from results of the reference, of one or several runs."""
+    runs = [msgspec.json.decode(Path(name).read_bytes(), type=Results) for name in sys.argv[1:]]
+    results = [case for run in runs for case in run.cases]
     with tempfile.TemporaryDirectory() as folder:
         checks = probe(open_store(folder)).results
-    found = trace(results.cases, [(check.name, check.requirement) for check in checks if check.passed])
+    found = trace(results, [(check.name, check.requirement) for check in checks if check.passed])
     (REQUIREMENTS / "traceability.json").write_bytes(pretty(msgspec.to_builtins(found)))
 
 

@@ -82,6 +82,8 @@ class Publish(Call, frozen=True, kw_only=True, tag="publish"):
     input: Folder = "input"
     versions: tuple[int, ...] = ()
     """Versions that it must report as committed, also if it is refused later."""
+    paused: tuple[Put | Delete, ...] = ()
+    """What another writer does while it waits (option ``pause_after``)."""
 
 
 class Lease(Call, frozen=True, kw_only=True, tag="lease"):
@@ -215,6 +217,8 @@ class Case(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_d
     """Features of the adapter without which it is not counted."""
     since: str = "0.1"
     stores: tuple[Kind, ...] = ("disk", "s3", "simulator", "hub")
+    arbitration: Literal["needed", "lacking"] | None = None
+    """Whether it needs a store that arbitrates between writers (STO-3, STO-4), or one that does not."""
     faults: tuple[Fault, ...] = ()
     steps: Annotated[tuple[AnyStep, ...], Meta(min_length=1)]
     note: str | None = None

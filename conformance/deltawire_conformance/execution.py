@@ -21,6 +21,7 @@ from deltawire.store import Store
 from deltawire_conformance import case as cases
 from deltawire_conformance.adapter import Adapter
 from deltawire_conformance.answers import Answer
+from deltawire_conformance.calls import Call
 from deltawire_conformance.case import CaseFolder
 from deltawire_conformance.judging import judge, live_pins, unpinned
 from deltawire_conformance.neutral import NOTHING, NeutralState, differences
@@ -133,7 +134,7 @@ class CaseRun:
                 pins.extend(self._renewal(step.renewed_ms))
             first = False
             if waiting:
-                self._lay(waiting.pop(0), self._spot.store)
+                self._lay(waiting.pop(0), self._spot.store, watched=True)
 
         url = self._spot.urls["store"]
         running = self._adapter.start("follow", url, self._target, str(step.version), _options(step), on_line=shown)
@@ -160,10 +161,36 @@ class CaseRun:
 
     @_do.register
     def _publish(self, step: cases.Publish, log: StepLog) -> Iterator[str]:
-        answer = self._call(log, *self._publish_arguments(step))
+        if step.paused:
+            answer = self._note(log, self._interrupted(step))
+            if answer.trouble is None and not any("paused" in line for line in answer.output):
+                yield "it does not say that it waits"
+        else:
+            answer = self._call(log, *self._publish_arguments(step))
         yield from refusal_problems(answer, step.error)
         if answer.trouble is None:
             yield from _committed(answer, step.versions)
+
+    def _interrupted(self, step: cases.Publish) -> Answer:
+        """Publish, and let another writer come while the implementation waits."""
+        waits = threading.Event()
+
+        def shown(line: dict[str, Any]) -> None:
+            if "paused" in line:
+                waits.set()
+
+        running = self._adapter.start(*self._publish_arguments(step), on_line=shown)
+        if self._await(waits, running):
+            for inner in step.paused:
+                list(self._do(inner, StepLog(step=msgspec.to_builtins(inner))))  # which finds nothing wrong
+        return running.finish(self._seconds)
+
+    def _await(self, said: threading.Event, running: Call) -> bool:
+        """Wait until a call has said something, has ended, or has had its time."""
+        give_up = time.monotonic() + self._seconds
+        while not said.is_set() and not running.ended and time.monotonic() < give_up:
+            time.sleep(_WAIT)
+        return said.is_set()
 
     @_do.register
     def _lease(self, step: cases.Lease, log: StepLog) -> Iterator[str]:
@@ -188,11 +215,8 @@ class CaseRun:
 
         url = self._spot.urls["store"]
         running = self._adapter.start("lease", url, step.holder, _options(step), on_line=shown)
-        give_up = time.monotonic() + self._seconds
-        while not acquired.is_set() and not running.ended and time.monotonic() < give_up:
-            time.sleep(_WAIT)
         held: list[str] = []
-        if acquired.is_set() and not running.ended:
+        if self._await(acquired, running) and not running.ended:
             held = list(self._while_held(step, log))
             time.sleep(step.hold_ms / 1000)
         running.end_input()
@@ -204,7 +228,7 @@ class CaseRun:
             if record.get(name) != value:
                 yield f"while it was held the lease had {name} {record.get(name)!r}, expected {value!r}"
         if step.meanwhile is not None:
-            self._lay(step.meanwhile, self._spot.store)
+            self._lay(step.meanwhile, self._spot.store, watched=True)
         for inner in step.during:
             inside = StepLog(step=msgspec.to_builtins(inner))
             self.logs.insert(-1, inside)
@@ -325,9 +349,9 @@ class CaseRun:
         log.stderr, log.seconds, log.trouble = answer.stderr, answer.seconds, answer.trouble
         return answer
 
-    def _lay(self, name: str, store: Store) -> None:
+    def _lay(self, name: str, store: Store, *, watched: bool = False) -> None:
         tree = self._case.tree(name)
-        lay(store, tree)
+        lay(store, tree, watched=watched)
         (self._laid if store is self._spot.store else self._laid_in_source).update(tree)
 
     def _state(self, result: dict[str, Any], expected: str | None) -> Iterator[str]:

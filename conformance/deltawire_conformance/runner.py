@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from deltawire.errors import StoreError
 from deltawire_conformance.adapter import SECONDS, Adapter
 from deltawire_conformance.case import CaseFolder, Role
 from deltawire_conformance.execution import CaseRun, scratch_folder
@@ -75,13 +76,18 @@ def run_case(folder: CaseFolder, place: Place, adapter: Adapter, plan: Plan) -> 
     if result.reason is not None:
         return result
     started = time.monotonic()
-    with place.spot(folder) as spot, scratch_folder() as scratch:
-        run = CaseRun(folder, adapter, spot, Path(scratch), seconds=plan.seconds)
-        status: Status = run.run()
+    run: CaseRun | None = None
+    try:
+        with place.spot(folder) as spot, scratch_folder() as scratch:
+            run = CaseRun(folder, adapter, spot, Path(scratch), seconds=plan.seconds)
+            status: Status = run.run()
+    except StoreError as error:  # of the suite's own access: nothing is known of the implementation
+        status = "error"
+        result.problems = [f"the suite's own access to the store failed: {error.code}: {error}"]
     result.seconds = round(time.monotonic() - started, 3)
-    if status != "pass":
+    if status != "pass" and run is not None:
         last = run.logs[-1]
-        result.problems = ([last.trouble] if last.trouble else []) + last.problems
+        result.problems += ([last.trouble] if last.trouble else []) + last.problems
         result.steps = run.logs
     result.status, result.reason = _as_expected(folder.id, status, plan)
     return result

@@ -49,7 +49,8 @@ materialize  Bring the consumer to "version". It holds nothing before the first 
              right code comes out and the target has changed is failed.
 follow       The same, version by version; the trees of "meanwhile" are laid one by one, each after a version was shown.
 publish      Publish input/0, input/1, ... in one session: model.safetensors, files/, input.json (aliases, metadata).
-             "versions" are the numbers that it must report as committed.
+             "versions" are the numbers that it must report as committed. The steps of "paused" are done when it has
+             opened the stream and committed as many states as its option "pause_after" says, before it goes on.
 lease, rollback, fork, build, collect
              What these calls do is described in ADAPTER.md of the suite.
 race         The calls in it at the same time.
@@ -58,8 +59,10 @@ judge        Look at the store: versions that must read as given, keys that must
              the stream must be sound.
 requests     Only for a store that notes what is asked of it; leave it out.
 
-Cases with "faults" need a store that fails on purpose; leave them out. "features" are things that SPEC.md leaves open:
-a case counts only if the implementation has them. "requirements" are the identifiers in SPEC.md that the case is about.
+Cases with "faults" need a store that fails on purpose; leave them out. "arbitration" says that a case needs a store
+that decides between writers that meet (STO-3, STO-4), or one that does not. "features" are things that SPEC.md leaves
+open: a case counts only if the implementation has them. "requirements" are the identifiers in SPEC.md that the case is
+about.
 Keys that options name lie in the case's folder.
 """
 

@@ -26,7 +26,11 @@ CALM = re.compile(r"\b(should|must|test|tests|testing|check that|verify)\b", re.
 
 
 def steps(case: CaseFolder) -> list[object]:
-    return [inner for step in case.case.steps for inner in ([step, *step.steps] if isinstance(step, Race) else [step])]
+    return [inner for step in case.case.steps for inner in [step, *_inner(step)]]
+
+
+def _inner(step: object) -> tuple[object, ...]:
+    return step.steps if isinstance(step, Race) else step.paused if isinstance(step, Publish) else ()
 
 
 def test_there_are_as_many_cases_as_a_stranger_is_promised() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
 
@@ -11,7 +11,7 @@ import pytest
 
 from deltawire_conformance.adapter import Adapter
 from deltawire_conformance.case import CaseFolder, find_cases
-from deltawire_conformance.places import StorePlace
+from deltawire_conformance.places import Place, StorePlace
 from deltawire_conformance.resources import CASES
 from deltawire_conformance.results import CaseResult
 from deltawire_conformance.runner import Plan, run_case
@@ -19,6 +19,7 @@ from deltawire_conformance.simulator.place import SimulatorPlace
 from deltawire_conformance.simulator.server import Simulator
 from mutants import Mutant, all_mutants
 from mutants.uncaught import UNCAUGHT
+from tests.conformance.conftest import Hub
 from tests.conformance.forked import ForkedAdapter
 
 CONFORMANCE = Path(__file__).resolve().parents[2] / "conformance"
@@ -35,18 +36,19 @@ def simulator() -> Iterator[Simulator]:
         yield running
 
 
-def run(case: CaseFolder, made: Adapter, folder: Path, simulator: Simulator) -> CaseResult:
-    place = StorePlace(str(folder)) if "disk" in case.case.stores else SimulatorPlace(simulator)
+def run(case: CaseFolder, made: Adapter, places: Sequence[Place]) -> CaseResult:
+    place = next(place for place in places if place.takes(case))
     return run_case(case, place, made, Plan(roles=[case.case.role], seconds=SECONDS))
 
 
 @pytest.mark.parametrize("mutant", all_mutants().values(), ids=lambda mutant: mutant.name)
-def test_mutant_is_caught(mutant: Mutant, tmp_path: Path, simulator: Simulator) -> None:
+def test_mutant_is_caught(mutant: Mutant, tmp_path: Path, simulator: Simulator, hub: Hub) -> None:
     assert mutant.caught_by
-    environment = {**simulator.environment, "PYTHONPATH": PATHS}
+    places = StorePlace(str(tmp_path)), SimulatorPlace(simulator), hub.place
+    environment = {**hub.environment, **simulator.environment, "PYTHONPATH": PATHS}
     with closing(ForkedAdapter(mutant, environment=environment, seconds=SECONDS)) as made:
         for name in mutant.caught_by:
-            result = run(ALL[name], made, tmp_path, simulator)
+            result = run(ALL[name], made, places)
             # A crash would be caught by anything, and proves nothing.
             assert result.status == "fail", (name, result.status, result.problems)
 

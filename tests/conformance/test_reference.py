@@ -23,6 +23,7 @@ from deltawire_conformance.runner import Plan, run_cases
 from deltawire_conformance.simulator.place import SimulatorPlace
 from deltawire_conformance.simulator.server import Simulator
 from deltawire_conformance.traceability import Traceability, defined, trace
+from tests.conformance.conftest import Hub
 from tests.store.servers import ACCESS_KEY, BUCKET, SECRET_KEY, S3Server
 
 REFERENCE = Path(__file__).resolve().parents[2] / "conformance" / "adapters" / "reference" / "adapter.py"
@@ -44,13 +45,18 @@ def run(adapter: Adapter, *places: Place, cases: Sequence[CaseFolder] | None = N
 
 
 @pytest.mark.lengthy
-def test_on_disk_and_on_the_simulator(tmp_path: Path) -> None:
-    with closing(Simulator()) as simulator, reference(simulator.environment) as adapter:
-        results = run(adapter, StorePlace(str(tmp_path / "streams")), SimulatorPlace(simulator, rest=True))
+def test_on_disk_and_the_rest_on_the_simulator_and_the_hub(hub: Hub, tmp_path: Path) -> None:
+    disk = StorePlace(str(tmp_path / "streams"))
+    with closing(Simulator()) as simulator, reference({**hub.environment, **simulator.environment}) as adapter:
+        places = disk, SimulatorPlace(simulator, rest=True)
+        results = run(adapter, *places)
+        rest = [case for case in find_cases(CASES) if not any(place.takes(case) for place in places)]
+        results += run(adapter, hub.place, cases=rest)
+    assert len(results) == len(list(find_cases(CASES)))
     report = probe(open_store(tmp_path / "probed"))
     found = trace(results, [(check.name, check.requirement) for check in report.results if check.passed])
     written = REQUIREMENTS / "traceability.json"
-    told = "run the reference with --report, then python -m authoring.tracing on its results.json"
+    told = "run the reference with --report, here and on hf://, then python -m authoring.tracing on both results.json"
     assert found == msgspec.json.decode(written.read_bytes(), type=Traceability), told
 
 
@@ -67,17 +73,18 @@ def test_on_a_real_s3_server(seaweedfs_server: S3Server, monkeypatch: pytest.Mon
         monkeypatch.setenv(name, value)
     # Here a few of each area, since each takes some seconds' worth of requests. All of them:
     # deltawire-conformance run --store s3://…
+    place = StorePlace(f"s3://{BUCKET}/conformance", keep=True)
     with reference(environment) as adapter:
-        run(adapter, StorePlace(f"s3://{BUCKET}/conformance", keep=True), cases=list(_for_s3()))
+        run(adapter, place, cases=list(some_of_each_area(place, writing=3)))
 
 
-def _for_s3() -> Iterator[CaseFolder]:
-    """The first cases of each area: more of those who write, as there the store decides."""
+def some_of_each_area(place: Place, *, writing: int) -> Iterator[CaseFolder]:
+    """The first case of each area, and more of those who write, as there the store decides."""
     seen: Counter[tuple[str, bool]] = Counter()
     for case in find_cases(CASES):
-        if "s3" in case.case.stores:
+        if place.takes(case):
             seen[case.area, case.negative] += 1
-            if seen[case.area, case.negative] <= (1 if case.case.role == "consumer" else 3):
+            if seen[case.area, case.negative] <= (1 if case.case.role == "consumer" else writing):
                 yield case
 
 

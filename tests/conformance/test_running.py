@@ -86,6 +86,15 @@ def test_a_target_that_changed_fails(tmp_path: Path) -> None:
     assert result_of(tmp_path, adapter_of(tmp_path, show=shown)).status == "fail"
 
 
+def test_a_producer_that_does_not_wait_fails(tmp_path: Path) -> None:
+    lost = 'print(json.dumps({"error": "conflict"})); sys.exit(1)'
+    case = CaseFolder(CASES / "single-writer" / "invalid" / "another-first")
+    made = Adapter(adapter_of(tmp_path, lost, roles=["producer"], features=["pause"]), seconds=5)
+    result = run_case(case, StorePlace(str(tmp_path / "streams")), made, Plan(roles=["producer"], seconds=5))
+    assert result.status == "fail"
+    assert result.problems == ["it does not say that it waits"]
+
+
 def test_expected_failures_are_strict(tmp_path: Path) -> None:
     wrong = adapter_of(tmp_path, HOLDS_NOTHING)
     assert result_of(tmp_path, wrong, expected={CASE: "later"}).status == "expected_failure"

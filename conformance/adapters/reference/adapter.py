@@ -27,10 +27,10 @@ DESCRIPTION = {
     "version": deltawire.__version__,
     "spec_versions": ["0.1"],
     "roles": ["consumer", "producer", "maintainer"],
-    "stores": ["disk", "s3", "simulator"],
+    "stores": ["disk", "s3", "hub"],
     "features": [
         "partial", "signatures", "limits", "anchors", "spans", "files", "pins",
-        "ranked", "lease", "signing", "absolute", "rollback", "fork", "build", "collect",
+        "ranked", "lease", "signing", "absolute", "rollback", "fork", "build", "collect", "pause",
     ],
     "serve": True,
 }  # fmt: skip
@@ -85,6 +85,9 @@ def publish(store: str, inputs: str, options: str) -> Iterator[Line]:
     chosen = json.loads(options)
     with _publisher(store, chosen) as publisher:
         for number in range(len(list(Path(inputs).iterdir()))):
+            if number == chosen.get("pause_after"):
+                yield {"paused": number}
+                wait_for_end()
             folder = Path(inputs) / str(number)
             more = json.loads(_read(folder / "input.json", b"{}"))
             files = {file.name: file.read_bytes() for file in sorted((folder / "files").glob("*"))}
@@ -144,8 +147,11 @@ def build(store: str, options: str) -> Iterator[Line]:
 def collect(store: str, options: str) -> Iterator[Line]:
     """Move the boundary and collect."""
     chosen = json.loads(options)
-    policy = deltawire.RetentionPolicy(keep_last=chosen["keep_last"])
-    with _maintainer(store, policy) as maintainer:
+    wanted = deltawire.CollectOptions(
+        policy=deltawire.RetentionPolicy(keep_last=chosen["keep_last"]),
+        single_maintainer=chosen.get("single_maintainer", False),
+    )
+    with _maintainer(store, wanted) as maintainer:
         done = maintainer.once()
     if done.error is not None:
         raise done.error
@@ -177,8 +183,8 @@ def _publisher(store: str, options: Line) -> deltawire.Publisher:
     )
 
 
-def _maintainer(store: str, policy: deltawire.RetentionPolicy) -> deltawire.Maintainer[None]:
-    return deltawire.Maintainer(store, deltawire.CollectOptions(policy=policy))
+def _maintainer(store: str, options: deltawire.CollectOptions) -> deltawire.Maintainer[None]:
+    return deltawire.Maintainer(store, options)
 
 
 def _held(follower: deltawire.Follower) -> Line:

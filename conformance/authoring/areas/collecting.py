@@ -30,7 +30,7 @@ def _collected(
     collect: Sequence[Collect] = (), states: Sequence[int] | None = None, **judged: Any,
 ) -> Draft:  # fmt: skip
     newest = len(stream.states) - 1
-    calls = collect or (Collect(options={"keep_last": last}, boundary=boundary, or_error=tuple(allowed)),)
+    calls = collect or (Collect(options=keeping(last), boundary=boundary, or_error=tuple(allowed)),)
     return worked(
         AREA,
         name,
@@ -51,6 +51,11 @@ def _collected(
     )
 
 
+def keeping(last: int) -> Json:
+    """Options of a maintainer that is the only one, as it must be where the store cannot swap (RET-5)."""
+    return {"keep_last": last, "single_maintainer": True}
+
+
 def _moved(boundary: int, **members: Any) -> Json:
     return {"members": {"retention.json": {"kind": "retention", "epoch": 0, "boundary": boundary} | members}}
 
@@ -69,7 +74,7 @@ def _boundary() -> Iterator[Draft]:
     yield _collected(
         "twice", "the boundary moves twice, by create and by replacing", ["RET-5", "COL-3"],
         line(), 4, gone=[*snapshot_of(0), *of(1, 2, 3)], stays=of(4, 5, 6), **_moved(4),
-        collect=[Collect(options={"keep_last": 4}, boundary=2), Collect(options={"keep_last": 1}, boundary=4)],
+        collect=[Collect(options=keeping(4), boundary=2), Collect(options=keeping(1), boundary=4)],
     )  # fmt: skip
     stream = line()
     stream.retention(4)
@@ -298,7 +303,7 @@ def _refusal(name: str, title: str, requirements: Sequence[str], stream: Stream,
         title,
         requirements,
         stream,
-        Collect(options={"keep_last": 1}, error=(error,)),
+        Collect(options=keeping(1), error=(error,)),
         features=("collect",),
         negative=True,
         judged={"unchanged": ("*",), "added": ()} | judged,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from authoring.areas.collecting import keeping
 from authoring.drafts import Draft, published, refused_next, worked
 from authoring.nexts import assign
 from authoring.producing import LEASE, next_states, producing, refused_whole, resting_stream, version
@@ -127,6 +128,6 @@ def _maintaining() -> Iterator[Draft]:
     stream.anchor(2)
     yield worked(
         AREA, "collected", "the boundary moves in a stream with the feature ranked", ["STR-4", "COL-2"], stream,
-        Collect(options={"keep_last": 1}, boundary=2), states=[2], features=("ranked", "collect"),
+        Collect(options=keeping(1), boundary=2), states=[2], features=("ranked", "collect"),
         judged={"newest": 2, "members": {RETENTION: MARKED | {"boundary": 2}}, "added": ("retention.json",)},
     )  # fmt: skip

@@ -39,7 +39,7 @@ def run(  # noqa: PLR0913, PLR0917 - typer makes options of these
     adapter: Annotated[str, typer.Option(metavar="CMD", help="Command line of the adapter (ADAPTER.md).")],
     store: Annotated[
         list[str] | None,
-        typer.Option(metavar="URL", help="Where to run: a folder, s3://… or simulator; a fresh folder and simulator."),
+        typer.Option(metavar="URL", help="A folder, s3://…, hf://… or simulator; a fresh folder and simulator."),
     ] = None,
     profile: Annotated[list[str] | None, typer.Option(help="Roles to check; all that the adapter claims.")] = None,
     case: Annotated[list[str] | None, typer.Option(metavar="ID", help="Only this case, or this area.")] = None,

@@ -62,7 +62,7 @@ class SimulatorPlace(Place):
 
         def put(name: str) -> None:
             tree = case.tree(name)
-            lay(stores["store"], tree)
+            lay(stores["store"], tree, watched=True)
             laid.update(tree)
 
         stage = Stage(f"{root}/store/", faults=case.case.faults, lay=put)
