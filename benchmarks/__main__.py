@@ -16,6 +16,7 @@ from benchmarks import (
     encode,
     followers,
     growth,
+    hub,
     layouts,
     many_tensors,
     memory,
@@ -40,6 +41,7 @@ BENCHMARKS: dict[str, Callable[[], list[Figure]]] = {
     "scale": scale.run,
     "many-tensors": many_tensors.run,
     "followers": followers.run,
+    "hub": hub.run,
 }
 
 
