@@ -16,7 +16,6 @@ from benchmarks import (
     encode,
     followers,
     growth,
-    hub,
     layouts,
     many_tensors,
     memory,
@@ -25,6 +24,7 @@ from benchmarks import (
     scale,
     startup,
 )
+from benchmarks.hub import figures as hub_figures
 from benchmarks.model import Figure
 
 BENCHMARKS: dict[str, Callable[[], list[Figure]]] = {
@@ -41,7 +41,7 @@ BENCHMARKS: dict[str, Callable[[], list[Figure]]] = {
     "scale": scale.run,
     "many-tensors": many_tensors.run,
     "followers": followers.run,
-    "hub": hub.run,
+    "hub": hub_figures.run,
 }
 
 

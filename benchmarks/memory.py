@@ -33,7 +33,8 @@ PUBLISH = (
     + """
 state = {f"layer.{i}": weights(elements // 16, seed=i) for i in range(16)}
 names = {name: "BF16" for name in state}
-with deltawire.Publisher(url, single_writer=url.startswith("hf:"), anchors=deltawire.AnchorPolicy(every=1)) as publisher:
+alone, anchors = url.startswith("hf:"), deltawire.AnchorPolicy(every=1)
+with deltawire.Publisher(url, single_writer=alone, anchors=anchors) as publisher:
     publisher.publish(state, dtypes=names)
     for number in range(2):
         for name in state:

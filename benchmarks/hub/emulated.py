@@ -49,7 +49,7 @@ class Tally:
 
     def add(self, other: "Tally") -> None:
         """Count what another one has counted too."""
-        self._counts += other._counts
+        self._counts += other._counts  # noqa: SLF001 - of the same class
 
     def count(self, kind: str, party: Party | None = None, what: str = "") -> int:
         """How many requests there were.
@@ -65,11 +65,11 @@ class Tally:
             if kind_of == kind and party in {None, who} and purpose.startswith(what)
         )
 
-    def purposes(self, kind: str, versions: int) -> str:
+    def purposes(self, kind: str, versions: int, party: Party | None = None) -> str:
         """What requests of a kind were for, and how many for each of so many versions."""
         found = Counter[str]()
-        for (_, of, purpose), number in self._counts.items():
-            if of == kind:
+        for (who, of, purpose), number in self._counts.items():
+            if of == kind and party in {None, who}:
                 found[purpose] += number
         return ", ".join(f"{number / versions:.3g} {purpose}" for purpose, number in sorted(found.items()))
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from benchmarks.hub.emulated import Hub, Party, emulated
 from benchmarks.memory import FOLLOW, PUBLISH, SMALL, peak
 
-ELEMENTS = 1 << 28
+ELEMENTS = 1 << 27
 MODEL_BYTES = 2 * ELEMENTS
 _SCRIPTS: dict[Party, str] = {"publisher": PUBLISH, "follower": FOLLOW}
 
