@@ -7,11 +7,14 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Literal
 
+from deltawire.format import keys
 from tests.hub.emulator import Asked, Fault, HubEmulator
 
 Way = Literal["Hub API", "S3 gateway"]
 """How a bucket is reached."""
 Party = Literal["publisher", "follower"]
+PINS = "batch of pins"
+"""What a batch that writes a reader's pin is counted as."""
 WAYS: tuple[Way, ...] = ("Hub API", "S3 gateway")
 
 _BUCKET = "team/weights"
@@ -24,7 +27,7 @@ _WHO: Mapping[str, Party] = {
     "HFAKBOB": "follower",
 }
 _ACCESS_KEY = re.compile(r"Credential=([^/,]+)/")
-_PIN = f'"path":"{_STREAM}/pins/'.encode()
+_PIN = f'"path":"{_STREAM}/{keys.PINS}'.encode()
 _ALWAYS = 1 << 60
 
 
@@ -119,7 +122,7 @@ def _purpose(asked: Asked) -> str:
     """The route of the API, or the verb and the folder of an object."""
     if asked.kind == "api":
         route = asked.path.removeprefix(f"/api/buckets/{_BUCKET}/").partition("/")[0]
-        return f"{route} of pins" if _PIN in asked.body else route
+        return PINS if _PIN in asked.body else route
     if asked.kind in {"cas", "bytes"}:
         return asked.method
     _, _, key = asked.path.partition(f"/{_STREAM}/")

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from benchmarks.hub.collecting import VERSIONS as COLLECTED
 from benchmarks.hub.collecting import collect
-from benchmarks.hub.emulated import WAYS, Tally, Way
+from benchmarks.hub.emulated import PINS, WAYS, Tally, Way
 from benchmarks.hub.party import CHANGED, Options
 from benchmarks.hub.peaks import MODEL_BYTES, peaks
 from benchmarks.hub.round_trips import DELAY, round_trips
@@ -93,7 +93,7 @@ def _at_a_pace(way: Way, found: Paced) -> Figure:
         api += f" {tally.purposes('api', 1, 'follower') or 'none'} of the followers' in all; "
     else:
         kind, retention, api = "s3", "GET retention", ""
-    pins = tally.count(kind, "follower", "PUT pins")
+    pins = tally.count(kind, "follower", "PUT leases")
     looks = tally.count(kind, "follower", retention) - found.updates
     requests = tally.count(kind, "follower") - pins - 2 * looks
     return {
@@ -108,15 +108,15 @@ def _at_a_pace(way: Way, found: Paced) -> Figure:
 
 def _idle(found: Paced) -> Iterator[Figure]:
     minutes = found.idle_seconds / 60 * found.followers
-    pins = found.idle.count("api", "follower", "batch of pins")
-    api = found.idle.count("api") - pins
+    pins = found.idle.count("api", "follower", PINS)
+    others = found.idle.count("api") - pins
     resolve = found.idle.count("resolve", "follower")
     yield {
         "figure": "Hub API: an idle follower",
-        "value": f"{api / minutes:.0f} API calls a minute",
-        "note": f"but for {pins / minutes:.1f} renewals of its pin, of one call each; {resolve / minutes:.0f} requests"
-        f" that resolve a path, 2 for each look, by looks at the usual interval; {found.followers} followers, for"
-        f" {found.idle_seconds:.0f} s; in all {found.idle.purposes('api', 1) or 'no API calls'}",
+        "value": f"{pins / minutes:.1f} API calls a minute",
+        "note": f"to renew its pin, and {others / minutes:.1f} else; {resolve / minutes:.0f} requests that resolve a"
+        f" path, 2 for each look, at the usual interval; {found.followers} followers, for {found.idle_seconds:.0f} s",
+        "data": {"pins": pins / minutes, "others": others / minutes, "resolve": resolve / minutes},
     }
 
 
@@ -167,19 +167,20 @@ def _latency(way: Way) -> Figure:
     return {
         "figure": f"{way}: round trips",
         "value": f"{found.publish:.0f} to publish, {found.follow:.0f} to follow",
-        "note": f"one after the other, from how much longer it takes when each waits {DELAY * 1e3:.0f} ms; from publish()"
-        f" to applied that is {found.applied_seconds:.2f} s, {found.applied_seconds / DELAY:.0f} waits, at a follower"
-        " that looks by itself",
+        "note": f"one after the other, from how much longer it takes when every request waits {DELAY * 1e3:.0f} ms;"
+        f" from publish() to applied that is {found.applied_seconds:.2f} s, {found.applied_seconds / DELAY:.0f} waits,"
+        " at a follower that looks by itself",
+        "data": {"publish": found.publish, "follow": found.follow, "applied_seconds": found.applied_seconds},
     }
 
 
 def _memory() -> Iterator[Figure]:
     for party, peak in peaks().items():
-        # the trainer's own state is no cost of the publisher's
-        own = MODEL_BYTES if party == "publisher" else 0
+        more = peak.hub - peak.folder
         yield {
             "figure": f"Hub API: the {party}'s peak",
-            "value": f"{(peak.hub - own) / MODEL_BYTES:.2f} x the model",
-            "note": f"{(peak.folder - own) / MODEL_BYTES:.2f} x in a local folder, {(peak.hub - peak.folder) / MB:.0f}"
-            f" MB less; a model of {MODEL_BYTES >> 20} MiB",
+            "value": f"{more / MODEL_BYTES:.2f} x the model more",
+            "note": f"than the same in a local folder: {peak.hub / MB:,.0f} MB and not {peak.folder / MB:,.0f}; a model"
+            f" of {MODEL_BYTES >> 20} MiB; another copy of it would be 1",
+            "data": {"hub": peak.hub, "folder": peak.folder, "model": MODEL_BYTES},
         }

@@ -3,17 +3,17 @@
 import tempfile
 from dataclasses import dataclass
 
-from benchmarks.hub.emulated import Hub, Party, emulated
-from benchmarks.memory import FOLLOW, PUBLISH, SMALL, peak
+from benchmarks.hub.emulated import Party, emulated
+from benchmarks.memory import FOLLOW, PUBLISH, peak
 
-ELEMENTS = 1 << 27
+ELEMENTS = 1 << 28
 MODEL_BYTES = 2 * ELEMENTS
 _SCRIPTS: dict[Party, str] = {"publisher": PUBLISH, "follower": FOLLOW}
 
 
 @dataclass(frozen=True, slots=True)
 class Peak:
-    """Bytes on top of what the same process needs for a model of almost nothing."""
+    """Bytes, interpreter and libraries among them."""
 
     hub: int
     folder: int
@@ -21,20 +21,12 @@ class Peak:
 
 def peaks() -> dict[Party, Peak]:
     """Publish a snapshot, two deltas and two anchors; follow them from nothing. The caller's own state is counted."""
-    hub = _on_the_hub(ELEMENTS), _on_the_hub(SMALL)
-    folder = _in_a_folder(ELEMENTS), _in_a_folder(SMALL)
-    return {role: Peak(hub=hub[0][role] - hub[1][role], folder=folder[0][role] - folder[1][role]) for role in _SCRIPTS}
-
-
-def _on_the_hub(elements: int) -> dict[Party, int]:
     with emulated() as hub:
-        return {role: _peak(hub, role, elements) for role in _SCRIPTS}
-
-
-def _peak(hub: Hub, role: Party, elements: int) -> int:
-    return peak(_SCRIPTS[role], hub.url("Hub API"), elements, environment=hub.environment(role))
-
-
-def _in_a_folder(elements: int) -> dict[Party, int]:
+        url = hub.url("Hub API")
+        on_the_hub = {
+            role: peak(script, url, ELEMENTS, environment=hub.environment(role)) for role, script in _SCRIPTS.items()
+        }
     with tempfile.TemporaryDirectory() as folder:
-        return {role: peak(script, folder, elements) for role, script in _SCRIPTS.items()}
+        return {
+            role: Peak(hub=on_the_hub[role], folder=peak(script, folder, ELEMENTS)) for role, script in _SCRIPTS.items()
+        }
