@@ -1,4 +1,4 @@
-"""A maintainer's pass that collects many versions, and what a look costs a follower afterwards."""
+"""A maintainer's pass that collects many versions."""
 
 import json
 import os
@@ -10,7 +10,6 @@ from pathlib import Path
 
 import deltawire
 from benchmarks.hub.emulated import Hub, Tally, Way, emulated
-from benchmarks.hub.party import Options, party
 from benchmarks.model import weights
 
 VERSIONS = 200
@@ -23,8 +22,6 @@ class Collection:
     requests: Tally
     objects: int
     """That were in the stream before."""
-    look: Tally
-    """Of a follower that finds nothing new in a stream that was collected."""
 
 
 def collect(way: Way) -> Collection:
@@ -50,12 +47,7 @@ def collect(way: Way) -> Collection:
         )
         requests = hub.tally.take()
         assert json.loads(done.stdout)["boundary"] == VERSIONS
-        with party("follow", hub.url(way), Options(alone=False), hub.environment("follower")) as follower:
-            follower.line()
-            hub.tally.take()
-            follower.go()
-            assert follower.line()["version"] is None
-            return Collection(requests, objects, hub.tally.take())
+        return Collection(requests, objects)
 
 
 def _place(hub: Hub) -> int:

@@ -68,13 +68,13 @@ class Tally:
             if kind_of == kind and party in {None, who} and purpose.startswith(what)
         )
 
-    def purposes(self, kind: str, versions: int, party: Party | None = None) -> str:
-        """What requests of a kind were for, and how many for each of so many versions."""
+    def purposes(self, kind: str, each: float, party: Party | None = None) -> str:
+        """What requests of a kind were for, and how many for each of so many versions, or minutes."""
         found = Counter[str]()
         for (who, of, purpose), number in self._counts.items():
             if of == kind and party in {None, who}:
                 found[purpose] += number
-        return ", ".join(f"{number / versions:.3g} {purpose}" for purpose, number in sorted(found.items()))
+        return ", ".join(f"{number / each:.3g} {purpose}" for purpose, number in sorted(found.items()))
 
 
 class Hub:

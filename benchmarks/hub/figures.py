@@ -48,7 +48,7 @@ def run() -> list[Figure]:
     return [
         *(figure for way in WAYS for figure in _each(way, asked[way])),
         *_each("Hub API", many),
-        *(_at_a_pace(way, found) for (way, _), found in paced.items()),
+        *(_at_a_pace(way, found, asked[way]) for (way, _), found in paced.items()),
         *_idle(idle),
         *_collecting(),
         *_limits(asked["Hub API"], slow, idle),
@@ -85,24 +85,23 @@ def _details(way: Way, tally: Tally, versions: int) -> str:
     return f"{named}; {tally.count('cas') / versions:.1f} of the CAS, {tally.count('bytes') / versions:.1f} for bytes"
 
 
-def _at_a_pace(way: Way, found: Paced) -> Figure:
+def _at_a_pace(way: Way, found: Paced, asked: Asked) -> Figure:
     tally, versions, each = found.requests, found.versions, found.versions * found.followers
+    kind, api = "s3", ""
     if way == "Hub API":
-        kind, retention = "resolve", "HEAD retention"
+        kind = "resolve"
         api = f"API calls: {tally.purposes('api', versions, 'publisher')} a version of the publisher's,"
         api += f" {tally.purposes('api', 1, 'follower') or 'none'} of the followers' in all; "
-    else:
-        kind, retention, api = "s3", "GET retention", ""
     pins = tally.count(kind, "follower", "PUT leases")
-    looks = tally.count(kind, "follower", retention) - found.updates
-    requests = tally.count(kind, "follower") - pins - 2 * looks
+    requests = (tally.count(kind, "follower") - pins) / each
+    needed = asked.followed.count(kind) / asked.versions
     return {
         "figure": f"{way}, {found.followers} follower{'s' * (found.followers > 1)}",
         "value": f"{found.applied_seconds * 1e3:.0f} ms from publish() to applied",
         "note": f"{found.publish_seconds * 1e3:.0f} ms of publish(), every {_QUICK:g} s, {CHANGED:.0%} of"
-        f" {2 * Options().elements >> 20} MiB changed; {api}{requests / each:.1f} requests ({kind}) a version and"
-        f" follower, and {looks / each:.1f} looks too early, of 2 requests each; {found.updates} updates of {each}",
-        "data": {"api": tally.count("api"), "requests": requests / each, "looks": looks / each},
+        f" {2 * Options().elements >> 20} MiB changed; {api}{requests:.1f} requests ({kind}) a version and follower,"
+        f" {requests - needed:.1f} of them because it looks too early; {found.updates} updates of {each}",
+        "data": {"api": tally.count("api"), "requests": requests, "needed": needed},
     }
 
 
@@ -110,30 +109,24 @@ def _idle(found: Paced) -> Iterator[Figure]:
     minutes = found.idle_seconds / 60 * found.followers
     pins = found.idle.count("api", "follower", PINS)
     others = found.idle.count("api") - pins
-    resolve = found.idle.count("resolve", "follower")
     yield {
         "figure": "Hub API: an idle follower",
         "value": f"{pins / minutes:.1f} API calls a minute",
-        "note": f"to renew its pin, and {others / minutes:.1f} else; {resolve / minutes:.0f} requests that resolve a"
-        f" path, 2 for each look, at the usual interval; {found.followers} followers, for {found.idle_seconds:.0f} s",
-        "data": {"pins": pins / minutes, "others": others / minutes, "resolve": resolve / minutes},
+        "note": f"to renew its pin, and {others / minutes:.1f} else; resolved a minute:"
+        f" {found.idle.purposes('resolve', minutes, 'follower')}, at the usual interval; {found.followers} followers,"
+        f" for {found.idle_seconds:.0f} s",
+        "data": {"pins": pins / minutes, "others": others / minutes},
     }
 
 
 def _collecting() -> Iterator[Figure]:
     found = collect("Hub API")
-    requests, look = found.requests, found.look
+    requests = found.requests
     yield {
         "figure": f"Hub API: collecting {COLLECTED} versions",
         "value": f"{requests.count('api')} API calls",
         "note": f"{requests.purposes('api', 1)}; {requests.count('resolve')} requests that resolve a path,"
         f" {requests.count('cas')} of the CAS, {requests.count('bytes')} for bytes; {found.objects} objects before",
-    }
-    yield {
-        "figure": "Hub API: a look at a collected stream",
-        "value": f"{look.count('resolve')} resolved",
-        "note": f"{look.purposes('resolve', 1)}; as there is a retention.json now, {look.count('cas')} of the CAS and"
-        f" {look.count('bytes')} for bytes",
     }
 
 
