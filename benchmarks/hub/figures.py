@@ -24,6 +24,9 @@ _MANY = Options(tensors=64, part_bytes=1 << 12)
 _FOLLOWERS = (1, 8)
 _QUICK = 0.5
 _VERSIONS: dict[Way, int] = {"Hub API": 20, "S3 gateway": 10}
+_RESTING: tuple[Way, int] = ("Hub API", _FOLLOWERS[-1])
+_REST_SECONDS = 40.0
+"""After so long followers look no more often than the store's own interval says."""
 _IDLE_SECONDS = 20.0
 """Of each follower one renewal of its pin falls into this time."""
 MB = 1e6
@@ -38,13 +41,14 @@ def run() -> list[Figure]:
             followers=count,
             versions=_VERSIONS[way],
             every=_QUICK,
-            idle_seconds=_IDLE_SECONDS if (way, count) == ("Hub API", _FOLLOWERS[-1]) else 0.0,
+            rest_seconds=_REST_SECONDS if (way, count) == _RESTING else 0.0,
+            idle_seconds=_IDLE_SECONDS if (way, count) == _RESTING else 0.0,
         )
         for way in WAYS
         for count in _FOLLOWERS
     }
     slow = ship_at_a_pace("Hub API", followers=1, versions=4, every=_PACE)
-    idle = paced["Hub API", _FOLLOWERS[-1]]
+    idle = paced[_RESTING]
     return [
         *(figure for way in WAYS for figure in _each(way, asked[way])),
         *_each("Hub API", many),

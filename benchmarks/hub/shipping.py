@@ -40,7 +40,7 @@ class Paced:
     applied_seconds: float
     """From the beginning of publish() to applied at a follower."""
     idle: Tally
-    """Requests when nothing more was published."""
+    """Requests when nothing had been published for a while."""
     idle_seconds: float
 
 
@@ -78,7 +78,9 @@ def ship(way: Way, *, versions: int, options: Options) -> Asked:
     )
 
 
-def ship_at_a_pace(way: Way, *, followers: int, versions: int, every: float, idle_seconds: float = 0.0) -> Paced:
+def ship_at_a_pace(
+    way: Way, *, followers: int, versions: int, every: float, rest_seconds: float = 0.0, idle_seconds: float = 0.0
+) -> Paced:
     """Publish versions at a pace to followers that look for themselves.
 
     Args:
@@ -86,7 +88,8 @@ def ship_at_a_pace(way: Way, *, followers: int, versions: int, every: float, idl
         followers: how many, each in a process.
         versions: how many after the first ones.
         every: seconds from the beginning of one to that of the next.
-        idle_seconds: to wait after the last one.
+        rest_seconds: to wait after the last one, as looks become rarer for a while.
+        idle_seconds: to count what is asked for after that.
     """
     with emulated() as hub, ExitStack() as stack:
 
@@ -110,6 +113,8 @@ def ship_at_a_pace(way: Way, *, followers: int, versions: int, every: float, idl
         updates = [update for follower in others for update in _until(follower, lines[-1]["version"])]
         time.sleep(max(0.0, begun + versions * every - time.monotonic()))
         requests = hub.tally.take()
+        time.sleep(rest_seconds)
+        hub.tally.take()
         time.sleep(idle_seconds)
         idle = hub.tally.take()
     started = {line["version"]: line["started"] for line in lines}
