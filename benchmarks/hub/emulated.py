@@ -10,12 +10,12 @@ from typing import Literal
 from deltawire.format import keys
 from tests.hub.emulator import Asked, Fault, HubEmulator
 
-Way = Literal["Hub API", "S3 gateway"]
+Way = Literal["emulated Hub API", "emulated S3 gateway"]
 """How a bucket is reached."""
 Party = Literal["publisher", "follower"]
 PINS = "batch of pins"
 """What a batch that writes a reader's pin is counted as."""
-WAYS: tuple[Way, ...] = ("Hub API", "S3 gateway")
+WAYS: tuple[Way, ...] = ("emulated Hub API", "emulated S3 gateway")
 
 _BUCKET = "team/weights"
 _STREAM = "stream"
@@ -88,7 +88,7 @@ class Hub:
 
     def url(self, way: Way) -> str:
         """Of the stream."""
-        if way == "Hub API":
+        if way == "emulated Hub API":
             return f"hf://buckets/{_BUCKET}/{_STREAM}"
         namespace, _, name = _BUCKET.partition("/")
         return f"s3://{name}/{_STREAM}?endpoint_url={self.emulator.s3_endpoint(namespace)}"

@@ -23,8 +23,8 @@ _PACE = 2.0
 _MANY = Options(tensors=64, part_bytes=1 << 12)
 _FOLLOWERS = (1, 8)
 _QUICK = 0.5
-_VERSIONS: dict[Way, int] = {"Hub API": 20, "S3 gateway": 10}
-_RESTING: tuple[Way, int] = ("Hub API", _FOLLOWERS[-1])
+_VERSIONS: dict[Way, int] = {"emulated Hub API": 20, "emulated S3 gateway": 10}
+_RESTING: tuple[Way, int] = ("emulated Hub API", _FOLLOWERS[-1])
 _REST_SECONDS = 40.0
 """After so long followers look no more often than the store's own interval says."""
 _IDLE_SECONDS = 20.0
@@ -34,7 +34,7 @@ MB = 1e6
 
 def run() -> list[Figure]:
     asked = {way: ship(way, versions=6, options=Options()) for way in WAYS}
-    many = ship("Hub API", versions=3, options=_MANY)
+    many = ship("emulated Hub API", versions=3, options=_MANY)
     paced = {
         (way, count): ship_at_a_pace(
             way,
@@ -47,15 +47,15 @@ def run() -> list[Figure]:
         for way in WAYS
         for count in _FOLLOWERS
     }
-    slow = ship_at_a_pace("Hub API", followers=1, versions=4, every=_PACE)
+    slow = ship_at_a_pace("emulated Hub API", followers=1, versions=4, every=_PACE)
     idle = paced[_RESTING]
     return [
         *(figure for way in WAYS for figure in _each(way, asked[way])),
-        *_each("Hub API", many),
+        *_each("emulated Hub API", many),
         *(_at_a_pace(way, found, asked[way]) for (way, _), found in paced.items()),
         *_idle(idle),
         *_collecting(),
-        *_limits(asked["Hub API"], slow, idle),
+        *_limits(asked["emulated Hub API"], slow, idle),
         *(_latency(way) for way in WAYS),
         *_memory(),
     ]
@@ -77,13 +77,13 @@ def _each(way: Way, found: Asked) -> Iterator[Figure]:
 
 
 def _main(way: Way, tally: Tally, versions: int) -> str:
-    if way == "S3 gateway":
+    if way == "emulated S3 gateway":
         return f"{tally.count('s3') / versions:.1f} requests"
     return f"{tally.count('api') / versions:.1f} API calls, {tally.count('resolve') / versions:.1f} resolved"
 
 
 def _details(way: Way, tally: Tally, versions: int) -> str:
-    if way == "S3 gateway":
+    if way == "emulated S3 gateway":
         return tally.purposes("s3", versions)
     named = "; ".join(purposes for kind in ("api", "resolve") if (purposes := tally.purposes(kind, versions)))
     return f"{named}; {tally.count('cas') / versions:.1f} of the CAS, {tally.count('bytes') / versions:.1f} for bytes"
@@ -92,7 +92,7 @@ def _details(way: Way, tally: Tally, versions: int) -> str:
 def _at_a_pace(way: Way, found: Paced, asked: Asked) -> Figure:
     tally, versions, each = found.requests, found.versions, found.versions * found.followers
     kind, api = "s3", ""
-    if way == "Hub API":
+    if way == "emulated Hub API":
         kind = "resolve"
         api = f"API calls: {tally.purposes('api', versions, 'publisher')} a version of the publisher's,"
         api += f" {tally.purposes('api', 1, 'follower') or 'none'} of the followers' in all; "
@@ -114,7 +114,7 @@ def _idle(found: Paced) -> Iterator[Figure]:
     pins = found.idle.count("api", "follower", PINS)
     others = found.idle.count("api") - pins
     yield {
-        "figure": "Hub API: an idle follower",
+        "figure": "emulated Hub API: an idle follower",
         "value": f"{pins / minutes:.1f} API calls a minute",
         "note": f"to renew its pin, and {others / minutes:.1f} else; resolved a minute:"
         f" {found.idle.purposes('resolve', minutes, 'follower')}, at the usual interval; {found.followers} followers,"
@@ -124,10 +124,10 @@ def _idle(found: Paced) -> Iterator[Figure]:
 
 
 def _collecting() -> Iterator[Figure]:
-    found = collect("Hub API")
+    found = collect("emulated Hub API")
     requests = found.requests
     yield {
-        "figure": f"Hub API: collecting {COLLECTED} versions",
+        "figure": f"emulated Hub API: collecting {COLLECTED} versions",
         "value": f"{requests.count('api')} API calls",
         "note": f"{requests.purposes('api', 1)}; {requests.count('resolve')} requests that resolve a path,"
         f" {requests.count('cas')} of the CAS, {requests.count('bytes')} for bytes; {found.objects} objects before",
@@ -152,7 +152,7 @@ def _limits(asked: Asked, slow: Paced, idle: Paced) -> Iterator[Figure]:
 def _limit(who: str, calls: float, limit: int, note: str) -> Figure:
     what = "API calls" if limit == API_LIMIT else "resolved"
     return {
-        "figure": f"Hub API, 5 minutes: {who}",
+        "figure": f"emulated Hub API, 5 minutes: {who}",
         "value": f"{calls:,.0f} {what}",
         "note": f"{calls / limit:.0%} of the {limit:,} that the Hub documents for a free account; {note}",
         "data": {"calls": calls, "limit": limit},
@@ -175,7 +175,7 @@ def _memory() -> Iterator[Figure]:
     for party, peak in peaks().items():
         more = peak.hub - peak.folder
         yield {
-            "figure": f"Hub API: the {party}'s peak",
+            "figure": f"emulated Hub API: the {party}'s peak",
             "value": f"{more / MODEL_BYTES:.2f} x the model more",
             "note": f"than the same in a local folder: {peak.hub / MB:,.0f} MB and not {peak.folder / MB:,.0f}; a model"
             f" of {MODEL_BYTES >> 20} MiB; another copy of it would be 1",

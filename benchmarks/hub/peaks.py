@@ -22,7 +22,7 @@ class Peak:
 def peaks() -> dict[Party, Peak]:
     """Publish a snapshot, two deltas and two anchors; follow them from nothing. The caller's own state is counted."""
     with emulated() as hub:
-        url = hub.url("Hub API")
+        url = hub.url("emulated Hub API")
         on_the_hub = {
             role: peak(script, url, ELEMENTS, environment=hub.environment(role)) for role, script in _SCRIPTS.items()
         }
