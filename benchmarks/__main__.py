@@ -24,6 +24,7 @@ from benchmarks import (
     scale,
     startup,
 )
+from benchmarks.hub import figures as hub_figures
 from benchmarks.model import Figure
 
 BENCHMARKS: dict[str, Callable[[], list[Figure]]] = {
@@ -40,6 +41,7 @@ BENCHMARKS: dict[str, Callable[[], list[Figure]]] = {
     "scale": scale.run,
     "many-tensors": many_tensors.run,
     "followers": followers.run,
+    "hub": hub_figures.run,
 }
 
 

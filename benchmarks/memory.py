@@ -1,9 +1,11 @@
 """Peak memory of a publisher and of a follower, each in a process of its own."""
 
 import json
+import os
 import subprocess
 import sys
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
 
 from benchmarks.model import Figure
@@ -26,12 +28,13 @@ import numpy as np, deltawire
 from benchmarks.model import step, weights
 url, elements = sys.argv[1], int(sys.argv[2])
 """
-_PUBLISH = (
+PUBLISH = (
     WATCH
     + """
 state = {f"layer.{i}": weights(elements // 16, seed=i) for i in range(16)}
 names = {name: "BF16" for name in state}
-with deltawire.Publisher(url, anchors=deltawire.AnchorPolicy(every=1)) as publisher:
+alone, anchors = url.startswith("hf:"), deltawire.AnchorPolicy(every=1)
+with deltawire.Publisher(url, single_writer=alone, anchors=anchors) as publisher:
     publisher.publish(state, dtypes=names)
     for number in range(2):
         for name in state:
@@ -41,7 +44,7 @@ with deltawire.Publisher(url, anchors=deltawire.AnchorPolicy(every=1)) as publis
 print(json.dumps(peak[0]))
 """
 )
-_FOLLOW = (
+FOLLOW = (
     WATCH
     + """
 with deltawire.Follower(url) as follower:
@@ -55,9 +58,9 @@ def run() -> list[Figure]:
     model = 2 * ELEMENTS
     with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryDirectory() as small:
         # The caller's own state is not the publisher's, and the interpreter with its libraries is nobody's.
-        idle = _peak(_PUBLISH, small, SMALL), _peak(_FOLLOW, small, SMALL)
-        publisher = _peak(_PUBLISH, folder, ELEMENTS) - idle[0] - model
-        follower = _peak(_FOLLOW, folder, ELEMENTS) - idle[1]
+        idle = peak(PUBLISH, small, SMALL), peak(FOLLOW, small, SMALL)
+        publisher = peak(PUBLISH, folder, ELEMENTS) - idle[0] - model
+        follower = peak(FOLLOW, folder, ELEMENTS) - idle[1]
     return [
         {
             "figure": "publisher's peak",
@@ -74,10 +77,15 @@ def run() -> list[Figure]:
     ]
 
 
-def _peak(script: str, folder: str, elements: int) -> int:
-    root = Path(__file__).parent.parent
+def peak(script: str, url: str, elements: int, *, environment: Mapping[str, str] | None = None) -> int:
+    """Most bytes of anonymous memory of a process that runs ``PUBLISH`` or ``FOLLOW``."""
     done = subprocess.run(
-        [sys.executable, "-c", script, folder, str(elements)], cwd=root, capture_output=True, text=True, check=True
+        [sys.executable, "-c", script, url, str(elements)],
+        cwd=Path(__file__).parent.parent,
+        env={**os.environ, **(environment or {})},
+        capture_output=True,
+        text=True,
+        check=True,
     )
-    peak: int = json.loads(done.stdout)
-    return peak
+    found: int = json.loads(done.stdout)
+    return found
