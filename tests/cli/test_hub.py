@@ -14,6 +14,7 @@ import pytest
 from huggingface_hub import constants
 from huggingface_hub.utils import close_session
 
+from deltawire.cli import following
 from deltawire.errors import DeadlineExceededError
 from deltawire.store.hub_location import hub_location
 from tests.checkpoints import read_checkpoint
@@ -249,6 +250,21 @@ def test_a_rate_limit(run: Run, hub: HubEmulator) -> None:
     hub.fault(limited(0))  # which is waited for
     ran = run("log", RUN)
     assert (ran.status, ran.err) == (0, "")
+
+
+def test_following_goes_on_when_a_failure_has_passed(
+    run: Run, hub: HubEmulator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(following, "_FIRST_PAUSE", 0.01)
+    limit = {"RateLimit": '"resolvers";r=0;t=250'}
+    hub.fault(Fault(match="^HEAD /buckets/.*versions", status=429, headers=limit, times=3))
+    ran = run("follow", RUN, "--until", STEPS - 1, "--json")
+    assert (ran.status, ran.lines[-1]["version"]) == (0, STEPS - 1)
+    assert ran.err.count("used up") == 1
+    assert "it is tried again until it works" in ran.err
+    hub.fault(Fault(match="^HEAD /buckets/.*versions", status=429, headers=limit, times=1000))
+    ran = run("follow", RUN, "--until", STEPS - 1, "--timeout", 0.2, "--json")
+    assert (ran.status, ran.json["error"]) == (4, "store_unavailable")
 
 
 def test_nothing_of_the_clients_is_printed(hub: HubEmulator, checkpoints: list[Path]) -> None:

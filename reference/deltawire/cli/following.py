@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -10,10 +11,10 @@ import typer
 
 from deltawire.cli.options import AsJson, TensorGlobs, Timeout, Trusted, Url
 from deltawire.cli.streams import WhichVersion, open_reader, parse_version
-from deltawire.errors import DeadlineExceededError, InvalidArgumentError
+from deltawire.errors import DeadlineExceededError, InvalidArgumentError, StoreUnavailableError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from deltawire.cli.metering import MeteredStore
     from deltawire.consumer.follower import Follower, Update
@@ -54,6 +55,10 @@ NoPin = Annotated[
     bool, typer.Option("--no-pin", help="Do not keep what is held, and what comes after it, from being collected.")
 ]
 Verify = Annotated[bool, typer.Option("--verify", help="Compute the digest of the whole state at every version.")]
+
+_FIRST_PAUSE = 1.0
+_LONGEST_PAUSE = 30.0
+"""Seconds between attempts while the store does not answer."""
 
 NewDirectory = Annotated[
     Path, typer.Argument(metavar="DIR", help="A directory that is empty or not there yet.", show_default=False)
@@ -97,7 +102,11 @@ def follow(  # noqa: PLR0913, PLR0917 - typer makes options of these
         if once:
             updates = _once(follower, timeout)
         else:
-            updates = follower.follow(until=until, every_version=every_version, interval=interval, timeout=timeout)
+
+            def following() -> Iterator[Update]:
+                return follower.follow(until=until, every_version=every_version, interval=interval, timeout=timeout)
+
+            updates = _lasting(following, timeout)
         if verify and follower.version is not None:
             follower.verify()  # what is held from before counts too, even if no update comes
         try:
@@ -115,6 +124,28 @@ def _once(follower: Follower, timeout: float | None) -> Iterator[Update]:
     update = follower.poll(timeout=timeout)
     if update is not None:
         yield update
+
+
+def _lasting(following: Callable[[], Iterator[Update]], timeout: float | None) -> Iterator[Update]:
+    """Go on after what may pass, such as a rate limit, for ``timeout`` seconds without an update, or for ever."""
+    from deltawire.cli.errors import warn  # noqa: PLC0415
+
+    last, pause, told = time.monotonic(), _FIRST_PAUSE, False
+    while True:
+        try:
+            for update in following():
+                yield update
+                last, pause, told = time.monotonic(), _FIRST_PAUSE, False
+        except StoreUnavailableError as error:
+            if timeout is not None and time.monotonic() + pause > last + timeout:
+                raise
+            if not told:
+                warn(f"{error}; it is tried again until it works")
+                told = True
+        else:
+            return
+        time.sleep(pause)
+        pause = min(2 * pause, _LONGEST_PAUSE)
 
 
 def _with_progress(

@@ -78,6 +78,9 @@ class MeteredStore(Store):
     def open(self, key: str) -> OpenObject:
         return _MeteredObject(self, key, self._store.open(key))
 
+    def open_all(self, keys: Sequence[str]) -> dict[str, OpenObject]:
+        return {key: _MeteredObject(self, key, opened) for key, opened in self._store.open_all(keys).items()}
+
     def write_batch(self) -> WriteBatch:
         return self._store.write_batch()
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from concurrent.futures import TimeoutError as FutureTimeoutError
 from dataclasses import dataclass
@@ -102,7 +102,8 @@ class Transfer:
             MissingObjectError: an object is not there.
             SizeMismatchError: an object is too short.
         """
-        opened = _Opened(self.store)
+        requests = list(requests)
+        opened = _Opened(self.store, list(dict.fromkeys(request.key for request in requests)))
 
         def read(request: RangeRequest) -> bytes:
             try:
@@ -145,16 +146,22 @@ class Transfer:
 
 
 class _Opened:
-    """Objects of one reading, each looked up once however many threads read it."""
+    """Objects of one reading, each looked up once however many threads read it, and together where that is cheaper."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, keys: Sequence[str]) -> None:
         self._store = store
+        self._keys = keys
         self._lock = Lock()
+        self._together: dict[str, OpenObject] | None = None
         self._opened: dict[str, Future[OpenObject]] = {}
 
     def of(self, key: str) -> OpenObject:
         """The object under a key. Raises what ``Store.open`` does."""
         with self._lock:
+            if self._together is None:
+                self._together = self._store.open_all(self._keys)
+            if key in self._together:
+                return self._together[key]
             found = self._opened.get(key)
             if found is None:
                 opening = self._opened[key] = Future[OpenObject]()

@@ -135,6 +135,13 @@ class Store(ABC):
         """Look an object up once, to read many ranges of it. Raises ObjectNotFoundError, maybe only when reading."""
         return OpenObject(self, key)
 
+    def open_all(self, keys: Sequence[str]) -> dict[str, OpenObject]:
+        """Look several objects up where that is cheaper than to open each; what is not in the answer is still to be.
+
+        An object that is not there is not in the answer either.
+        """
+        return {}
+
     def write_batch(self) -> WriteBatch:
         """Begin to write objects that nothing names yet, in as few requests as the binding can. Nothing is sent yet."""
         return WriteBatch(self)
