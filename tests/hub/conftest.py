@@ -32,3 +32,9 @@ def hub() -> Iterator[HubEmulator]:
     with HubEmulator() as running:
         running.create("alice/weights")
         yield running
+
+
+@pytest.fixture
+def alice(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who may write to the emulator's first bucket."""
+    monkeypatch.setenv("HF_TOKEN", "hf_alice")

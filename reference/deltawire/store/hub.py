@@ -15,6 +15,7 @@ from deltawire.errors import (
     ObjectExistsError,
     ObjectNotFoundError,
     SizeMismatchError,
+    StoreError,
     StoreUnfitError,
 )
 from deltawire.store.arguments import check_prefix, check_range
@@ -71,7 +72,7 @@ class HubStore(Store):
             if file.size > max_bytes:
                 raise LimitExceededError(f"{key} has {file.size} bytes, more than the limit of {max_bytes}")
             data = self._recent.get(file.xet_hash)
-            if data is None:
+            if data is None or len(data) != file.size:
                 data = self._storage.read(file, 0, file.size)
                 self._recent.keep(file.xet_hash, data)
             return StoredObject(data, file.xet_hash)
@@ -101,13 +102,9 @@ class HubStore(Store):
 
         def read() -> dict[str, ObjectInfo]:
             found: dict[str, ObjectInfo] = {}
-            try:
-                for page in self._client.tree(wanted.rstrip("/")):
-                    # the Hub matches by letters: "a/b" is a prefix of "a/bc" (STO-32)
-                    found.update(self._infos(entry for entry in page if entry.path.startswith(wanted)))
-            except HubFailure as failure:
-                if not failure.missing:
-                    raise
+            for page in self._client.tree(wanted.rstrip("/")):
+                # the Hub matches by letters: "a/b" is a prefix of "a/bc" (STO-32)
+                found.update(self._infos(entry for entry in page if entry.path.startswith(wanted)))
             return found
 
         found = self._client.repeat(f"the list of {wanted or '/'}", read)
@@ -198,24 +195,34 @@ class HubStore(Store):
         arrived would put our object back in place of a later writer's. STO-30
         """
         failure: HubFailure | None = None
+        lost: HubFailure | None = None
+        """Of an attempt that may have arrived, or may yet arrive, so that no later refusal says what is true."""
         for attempt in range(ATTEMPTS):
             if failure is not None:
                 self._client.pause(failure, attempt, key)
-            with suppress(ObjectNotFoundError):
+            try:
                 found = self._client.repeat(key, lambda: self._client.find(path))
-                if failure is not None and found.xet_hash == file.xet_hash:
+            except ObjectNotFoundError:
+                pass
+            except StoreError as error:
+                if lost is None:
+                    raise
+                raise lost.as_error(key, self._location) from error
+            else:
+                if lost is not None and found.xet_hash == file.xet_hash:
                     return  # an earlier attempt of ours arrived
                 raise ObjectExistsError(f"{key} exists")
             try:
                 self._named(path, file)
             except HubFailure as caught:
-                if failure is not None and not failure.undone and not caught.transient:
-                    break  # what refuses this attempt says nothing of an earlier one, which may yet arrive
                 failure = caught
+                if not caught.undone:
+                    lost = caught
                 if not caught.transient:
                     break
             else:
                 return
+        failure = lost or failure
         assert failure is not None  # noqa: S101 - at least one attempt was made
         raise failure.as_error(key, self._location) from failure
 

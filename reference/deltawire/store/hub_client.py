@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing
 from email.utils import parsedate_to_datetime
-from typing import Any, Literal, TypeVar
+from typing import Annotated, Any, Literal, TypeVar
 from urllib.parse import quote, urljoin
 
 import msgspec
@@ -22,6 +23,7 @@ from deltawire.store.hub_location import HubLocation
 
 try:
     import httpx2
+    from huggingface_hub.errors import OfflineModeIsEnabled, OIDCError
     from huggingface_hub.utils import build_hf_headers, get_session, parse_ratelimit_headers
 except ImportError as missing:
     raise MissingDependencyError("hf:// needs a recent huggingface_hub: pip install 'deltawire[hf]'") from missing
@@ -35,10 +37,24 @@ OPERATIONS = 1000
 """Most operations of one batch, and most paths that are asked for at once."""
 CONTENT_GONE = "ContentGone"
 """Code of our own: a name was found, but not what it refers to, so that it is another's or gone by now."""
-_TIMEOUT = httpx2.Timeout(30.0, connect=10.0)
+STORAGE_REFUSED = "StorageRefused"
+"""Code of our own: the storage does not take a token of the Hub's, which a newer one may change."""
+CONNECT_SECONDS = 10.0
+READ_SECONDS = 30.0
+"""How long the Hub may be silent."""
+ANSWER_SECONDS = 120.0
+"""How long an answer's body may take."""
+_ANSWER_BYTES = 64 << 20
+"""A longer body is not read; a page of 5,000 names has a few MiB."""
+_PAGES = 1_000_000
 _REDIRECTS = 3
+_BUCKET_MISSING = "RepoNotFound"
+_PATH_MISSING = "EntryNotFound"
+_OFFLINE = "Offline"
+_NO_TOKEN = "NoToken"  # noqa: S105 - a code of our own
 
 T = TypeVar("T")
+_Count = Annotated[int, msgspec.Meta(ge=0, lt=1 << 53)]
 Operation = Mapping[str, Any]
 
 
@@ -47,7 +63,7 @@ class Entry(msgspec.Struct, frozen=True):
 
     type: str
     path: str
-    size: int = 0
+    size: _Count = 0
     xet_hash: str = msgspec.field(name="xetHash", default="")
     uploaded_at: str = msgspec.field(name="uploadedAt", default="")
 
@@ -60,15 +76,17 @@ class Failed(msgspec.Struct, frozen=True):
 
 
 class _Report(msgspec.Struct, frozen=True):
+    success: bool = True
     failed: list[Failed] = []
 
 
 class Access(msgspec.Struct, frozen=True):
     """A short-lived token for the storage behind the Hub."""
 
-    cas_url: str = msgspec.field(name="casUrl")
+    cas_url: Annotated[str, msgspec.Meta(pattern="^https?://")] = msgspec.field(name="casUrl")
+    """The client of the storage knows other schemes, that reach into this machine."""
     token: str = msgspec.field(name="accessToken")
-    expires: int = msgspec.field(name="exp")
+    expires: _Count = msgspec.field(name="exp")
     """Seconds since the epoch."""
 
 
@@ -99,26 +117,32 @@ class HubFailure(Exception):  # noqa: N818 - not an error of ours: callers turn 
         self.authenticated = authenticated
         self.reset_seconds = reset_seconds
         """Of a rate limit: when it ends."""
-        self.missing = status == 404 and code != "RepoNotFound"
-        self.no_bucket = code == "RepoNotFound"
-        self.transient = (
-            status is None or status in {408, 429} or (status >= 500 and status != 501) or code == CONTENT_GONE
+        self.missing = status == 404 and code in {_PATH_MISSING, CONTENT_GONE}
+        self.no_bucket = status == 404 and code == _BUCKET_MISSING
+        self.transient = code in {CONTENT_GONE, STORAGE_REFUSED} or (
+            code not in {_OFFLINE, _NO_TOKEN}
+            and (status is None or status in {408, 429} or (status >= 500 and status != 501))
         )
-        self.undone = status is not None and status < 500 and status != 408
+        self.undone = code in {_OFFLINE, _NO_TOKEN} or (status is not None and status < 500 and status != 408)
         """Whether the Hub is known not to have done what was asked."""
         super().__init__(f"{status or 'no answer'}: {self.message}")
 
     def as_error(self, what: str, location: HubLocation) -> StoreError:
         """Translate into the error that the store protocol promises."""
         bucket, hub = location.bucket, location.endpoint
+        if self.code in _LOCAL:
+            return _LOCAL[self.code](self.message)
         if self.no_bucket:
-            who = "this token may not see it" if self.authenticated else "no token is there"
+            who = "this token may not see it" if self.authenticated else "no token was found"
             return StoreUnavailableError(
                 f"bucket {bucket} does not exist at {hub}, or it is private and {who}",
                 hint=f"create it ('hf buckets create {bucket}'), or log in as one who may read it: {_LOGIN}",
             )
         if self.status == 401 and not self.authenticated:
-            return StoreDeniedError(f"{hub} wants a token for {what} in {bucket}, and none was found", hint=_LOGIN)
+            hidden = f"; bucket {bucket} is private, or does not exist" if self.code == _BUCKET_MISSING else ""
+            return StoreDeniedError(
+                f"{hub} wants a token for {what} in {bucket}, and none was found{hidden}", hint=_LOGIN
+            )
         if self.status == 401:
             return StoreDeniedError(
                 f"{hub} does not take the token: it has expired, was revoked, or is not one of its own",
@@ -126,7 +150,8 @@ class HubFailure(Exception):  # noqa: N818 - not an error of ours: callers turn 
             )
         if self.status == 403:
             return StoreDeniedError(
-                f"{hub} refused {what} in {bucket}: {self.message}", hint="use a token that may write to this bucket"
+                f"{hub} refused {what} in {bucket}: {self.message}",
+                hint=f"use a token that may read or write this bucket, as is needed: {hub}/settings/tokens",
             )
         if self.missing:
             return ObjectNotFoundError(f"{what} does not exist in {bucket}")
@@ -140,6 +165,11 @@ class HubFailure(Exception):  # noqa: N818 - not an error of ours: callers turn 
 
 
 _LOGIN = "log in with 'hf auth login', or set HF_TOKEN"
+_LOCAL: Mapping[str, Callable[[str], StoreError]] = {
+    _OFFLINE: lambda told: StoreUnavailableError(told, hint="unset HF_HUB_OFFLINE"),
+    _NO_TOKEN: lambda told: StoreDeniedError(told, hint=_LOGIN),
+}
+"""What went wrong before anything was sent."""
 
 
 class HubClient:
@@ -161,7 +191,12 @@ class HubClient:
         """
         url = f"{self.location.endpoint}/buckets/{self.location.bucket}/resolve/{quote(path, safe='')}"
         for _ in range(_REDIRECTS):
-            answer = self._request("HEAD", url, headers={"Accept-Encoding": "identity"})
+            try:
+                answer = self._request("HEAD", url, headers={"Accept-Encoding": "identity"})
+            except HubFailure as failure:
+                if failure.status == 404 and not failure.code:  # a HEAD has no body to say what is missing
+                    raise HubFailure(failure.message, status=404, code=_PATH_MISSING) from failure
+                raise
             if "X-Xet-Hash" in answer.headers or not answer.has_redirect_location:
                 return _file(answer)
             url = self._own(urljoin(url, answer.headers["Location"]))  # of a bucket that was renamed
@@ -175,11 +210,23 @@ class HubClient:
     def tree(self, prefix: str) -> Iterator[list[Entry]]:
         """Pages of all files whose path begins with ``prefix``. Raises HubFailure."""
         url = f"{self.location.api}/tree" + (f"/{quote(prefix, safe='')}" if prefix else "") + "?recursive=true"
-        while url:
-            answer = self._request("GET", url)
+        for page in range(_PAGES):
+            try:
+                answer = self._request("GET", url)
+            except HubFailure as failure:
+                if failure.missing and not page:
+                    return
+                if failure.missing:
+                    raise HubFailure(f"page {page} of a listing is not there") from failure
+                raise
             yield [entry for entry in _decode(answer, list[Entry]) if entry.type == "file"]
             following = answer.links.get("next", {}).get("url")
-            url = self._own(urljoin(url, following)) if following else ""
+            if not following:
+                return
+            url, before = self._own(urljoin(url, following)), url
+            if url == before:
+                break
+        raise HubFailure("a listing does not end")
 
     def batch(self, operations: Sequence[Operation]) -> list[Failed]:
         """Send one batch, of at most ``OPERATIONS``, once. It is no transaction. STO-29
@@ -198,10 +245,12 @@ class HubClient:
             content=lines,
             accepted={422},  # says which failed, and that all did
         )
-        failed = _decode(answer, _Report).failed
-        if answer.status_code == 422 and not failed:
+        report = _decode(answer, _Report)
+        if answer.status_code == 422 and not report.failed:
             raise HubFailure(_told(answer), status=422)
-        return failed
+        if not report.success and not report.failed:
+            raise HubFailure("it was not done, and nothing is said of why")
+        return report.failed
 
     def access(self, kind: Literal["read", "write"]) -> Access:
         """A token for the storage. Raises HubFailure."""
@@ -212,8 +261,16 @@ class HubClient:
         return f"{self.location.api}/xet-{kind}-token"
 
     def headers(self) -> dict[str, str]:
-        """Headers of every request, with the token if there is one."""
-        return dict(build_hf_headers(library_name="deltawire", library_version=__version__))
+        """Headers of every request, with the token if there is one. Raises HubFailure if it cannot be used."""
+        try:
+            headers = dict(build_hf_headers(library_name="deltawire", library_version=__version__))
+            for value in headers.values():
+                value.encode("ascii")
+        except UnicodeEncodeError as error:
+            raise HubFailure("the token in HF_TOKEN or in its file is no token", code=_NO_TOKEN) from error
+        except (OSError, ValueError, OIDCError) as error:  # what a file, or whoever gives out tokens, says
+            raise HubFailure(f"no token could be had: {error}", code=_NO_TOKEN) from error
+        return headers
 
     def repeat(self, what: str, action: Callable[[], T]) -> T:
         """Run an action that may be repeated until it succeeds, fails for good or was tried often enough.
@@ -259,11 +316,15 @@ class HubClient:
         **arguments: Any,
     ) -> httpx2.Response:
         sent = {**self.headers(), **(headers or {})}
+        timeout = httpx2.Timeout(READ_SECONDS, connect=CONNECT_SECONDS)
+        client = get_session()
         try:
-            answer: httpx2.Response = get_session().request(
-                method, url, headers=sent, timeout=_TIMEOUT, follow_redirects=False, **arguments
-            )
-        except (httpx2.HTTPError, httpx2.InvalidURL, OSError) as error:
+            request = client.build_request(method, url, headers=sent, timeout=timeout, **arguments)
+            streamed = client.send(request, follow_redirects=False, stream=True)
+            answer = _taken_in(streamed)
+        except OfflineModeIsEnabled as error:
+            raise HubFailure(f"{self.location.endpoint} was not asked: HF_HUB_OFFLINE is set", code=_OFFLINE) from error
+        except (httpx2.HTTPError, httpx2.InvalidURL, httpx2.StreamError, OSError) as error:
             raise HubFailure(f"{type(error).__name__}: {error}") from error
         if answer.status_code < 400 or answer.status_code in accepted:
             return answer
@@ -274,6 +335,20 @@ class HubClient:
             authenticated="authorization" in {name.lower() for name in sent},
             reset_seconds=_reset(answer) if answer.status_code == 429 else None,
         )
+
+
+def _taken_in(streamed: httpx2.Response) -> httpx2.Response:
+    """The same answer with its body, of bounded size and taken in in bounded time. STO-9"""
+    body, end = bytearray(), time.monotonic() + ANSWER_SECONDS
+    with closing(streamed):
+        for chunk in streamed.iter_bytes():
+            body += chunk
+            if len(body) > _ANSWER_BYTES:
+                raise HubFailure(f"an answer of more than {_ANSWER_BYTES >> 20} MiB")
+            if time.monotonic() > end:
+                raise HubFailure(f"an answer that takes more than {ANSWER_SECONDS:.0f} s")
+    headers = [(name, value) for name, value in streamed.headers.multi_items() if name.lower() != "content-encoding"]
+    return httpx2.Response(streamed.status_code, headers=headers, content=bytes(body))
 
 
 def _decode(answer: httpx2.Response, kind: type[T]) -> T:

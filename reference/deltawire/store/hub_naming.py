@@ -59,7 +59,7 @@ def _name(client: HubClient, files: dict[str, File], naming: Naming) -> dict[str
                 continue
         else:
             reasons = {each.path: each.error for each in failed}
-            failure = HubFailure(f"the Hub has not named {len(failed)} objects")
+            failure = HubFailure("the names are not there, or are another content's, though the Hub has accepted them")
         found = client.repeat(_what(missing), partial(client.infos, list(missing)))
         missing = {
             path: file
@@ -86,6 +86,8 @@ def remove_files(client: HubClient, paths: Sequence[str]) -> None:
             failure = caught
             if caught.undone and not caught.transient:
                 break
+            if caught.undone:
+                continue
         else:
             if not failed:
                 return

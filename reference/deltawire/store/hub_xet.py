@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import threading
 import time
+import weakref
 from collections.abc import Callable, Iterable
 from datetime import timedelta
 from functools import partial
@@ -12,7 +13,7 @@ from typing import Any, Literal, TypeVar
 
 from deltawire.errors import MissingDependencyError
 from deltawire.store.base import Bytes
-from deltawire.store.hub_client import CONTENT_GONE, Access, File, HubClient, HubFailure
+from deltawire.store.hub_client import CONTENT_GONE, STORAGE_REFUSED, Access, File, HubClient, HubFailure
 
 try:
     from hf_xet import SKIP_SHA256, XetAuthenticationError, XetConfig, XetFileInfo, XetObjectNotFoundError, XetSession
@@ -51,11 +52,15 @@ class XetStorage:
 
     def __init__(self, client: HubClient) -> None:
         self._client = client
+        self.begin_anew()
+        _ALL.add(self)
+
+    def begin_anew(self) -> None:
+        """Hold nothing, not even the lock, which another thread may have held when this process was forked."""
         self._lock = threading.Lock()
         self._access: dict[_Kind, Access] = {}
         self._downloads: Any = None
         self._sessions: dict[bool, Any] = {}
-        self._process = 0
 
     def read(self, file: File, start: int, length: int) -> bytes:
         """Read exactly ``length`` bytes from ``start``, which must be within the file. Raises HubFailure."""
@@ -86,7 +91,7 @@ class XetStorage:
 
         def work() -> XetUpload:
             headers, access = self._client.headers(), self._token("write")
-            commit = self._connected(unique=unique).new_upload_commit(
+            commit = self._session(unique=unique).new_upload_commit(
                 endpoint=access.cas_url,
                 token=access.token,
                 token_expiry_unix_secs=access.expires,
@@ -101,6 +106,7 @@ class XetStorage:
         """Forget connections and tokens; the next call makes new ones."""
         with self._lock:
             self._forget()
+            self._sessions = {}
 
     def _forget(self) -> None:
         self._access.clear()
@@ -112,18 +118,15 @@ class XetStorage:
         except XetAuthenticationError as error:  # an expired token, maybe: the next attempt gets a new one
             with self._lock:
                 self._forget()
-            raise HubFailure(f"the storage refused to {kind}: {error}") from error
+            message = f"the storage refused to {kind}: {error}"
+            raise HubFailure(message, status=403, code=STORAGE_REFUSED) from error
         except XetObjectNotFoundError as error:
             raise HubFailure(f"the content is gone: {error}", status=404, code=CONTENT_GONE) from error
         except (OSError, RuntimeError, ValueError) as error:
             raise HubFailure(f"the storage failed to {kind}: {type(error).__name__}: {error}") from error
 
-    def _connected(self, *, unique: bool = False) -> Any:
+    def _session(self, *, unique: bool = False) -> Any:
         with self._lock:
-            if self._process != os.getpid():
-                self._forget()
-                self._sessions = {}
-                self._process = os.getpid()
             if unique not in self._sessions:
                 settings = _SETTINGS | {"deduplication.global_dedup_query_enabled": not unique}
                 self._sessions[unique] = XetSession(XetConfig().with_config(settings))
@@ -139,7 +142,7 @@ class XetStorage:
             return access
 
     def _group(self) -> Any:
-        session, access = self._connected(), self._token("read")
+        session, access = self._session(), self._token("read")
         with self._lock:
             if self._downloads is None:
                 self._downloads = session.new_download_stream_group(
@@ -180,3 +183,14 @@ class XetUpload:
     def abort(self) -> None:
         """Drop everything."""
         self._commit.abort()
+
+
+_ALL: weakref.WeakSet[XetStorage] = weakref.WeakSet()
+
+
+def _begin_anew() -> None:
+    for storage in _ALL:
+        storage.begin_anew()
+
+
+os.register_at_fork(after_in_child=_begin_anew)

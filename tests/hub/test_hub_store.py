@@ -1,0 +1,68 @@
+"""The store by the Hub's API, on the emulator."""
+
+from __future__ import annotations
+
+import pytest
+
+from deltawire.store.hub import HubStore
+from tests.hub.emulator import HubEmulator
+from tests.hub.hub_contract import HubContract
+from tests.hub.places import EmulatedPlace
+
+pytestmark = pytest.mark.usefixtures("alice")
+
+
+class TestHubStore(HubContract):
+    @pytest.fixture
+    def outside(self, hub: HubEmulator) -> EmulatedPlace:
+        return EmulatedPlace(hub)
+
+    @pytest.fixture
+    def elsewhere(self, hub: HubEmulator) -> str:
+        hub.create("team/other", private=True)
+        return f"hf://buckets/team/other?endpoint={hub.endpoint}"
+
+
+@pytest.mark.parametrize("page_size", [1, 2, 7])
+def test_all_pages_are_read(page_size: int) -> None:
+    """STO-32."""
+    with HubEmulator(page_size=page_size) as hub:
+        hub.create("alice/weights")
+        place = EmulatedPlace(hub)
+        keys = [f"{folder}/{number}" for folder in ("a", "b") for number in range(7)]
+        for key in keys:
+            place.write(key, b"1")
+        hub.write(place.bucket, place.prefix + "-2/x", b"1")
+        store = HubStore(place.url)
+        assert [info.key for info in store.list("")] == keys
+        assert [info.key for info in store.list("b/")] == keys[7:]
+
+
+def test_a_whole_bucket_is_a_store(hub: HubEmulator) -> None:
+    store = HubStore(f"hf://buckets/alice/weights?endpoint={hub.endpoint}")
+    store.put("run/x", b"1", mode="create")
+    assert hub.paths("alice/weights") == ["run/x"]
+    assert [info.key for info in store.list("")] == ["run/x"]
+
+
+def test_what_is_read_by_hash_counts_against_no_limit(hub: HubEmulator) -> None:
+    """SPEC.md 5.9: four calls of the API for a version, and none to read it but for an access token."""
+    place = EmulatedPlace(hub)
+    store, reader = HubStore(place.url), HubStore(place.url)
+    store.put("warm", b"1", mode="create")
+    assert reader.get_range("warm", 0, 1) == b"1"
+    hub.log.clear()
+    batch = store.write_batch()
+    for number in range(10):
+        batch.put_stream(f"parts/{number}", [bytes([number]) * 1000])
+    batch.finish()
+    store.put("versions/1", b"record", mode="create")
+    store.put("head", b"head", mode="overwrite")
+    assert hub.log.counts()["api"] == 4
+    hub.log.clear()
+    assert reader.get("versions/1", max_bytes=10).data == b"record"
+    opened = reader.open("parts/3")
+    assert all(opened.get_range(at, 10) == bytes([3]) * 10 for at in range(0, 1000, 100))
+    counts = hub.log.counts()
+    assert counts["api"] == 0
+    assert counts["resolve"] == 2
