@@ -88,7 +88,7 @@ class HubStore(Store):
         """See ``Store.open``. Ranges are read by the hash that is found now. STO-31"""
         path = self._path(key)
         file = self._client.repeat(key, lambda: self._client.find(path))
-        return _OpenFile(self, key, self._client, self._storage, file)
+        return _OpenFile(self, key, path, self._client, self._storage, file)
 
     def head(self, key: str) -> ObjectInfo:
         """See ``Store.head``."""
@@ -123,10 +123,7 @@ class HubStore(Store):
                 f"{self.url} has no compare-and-swap", hint="reach the bucket through its S3 gateway, which has it"
             )
         file = self._client.repeat(key, lambda: self._stored(content))
-        if mode == "create":
-            self._create(key, path, file)
-        else:
-            self._client.repeat(key, lambda: self._named(path, file))
+        self._write(key, path, file, create=mode == "create")
         return file.xet_hash
 
     def put_stream(self, key: str, chunks: Iterable[Bytes]) -> int:
@@ -188,29 +185,26 @@ class HubStore(Store):
         if failed := self._client.batch([add(path, file)]):
             raise HubFailure(f"it was not done: {failed[0].error}")
 
-    def _create(self, key: str, path: str, file: File) -> None:
-        """Give content a name if it is free, as far as looking can tell.
+    def _write(self, key: str, path: str, file: File, *, create: bool) -> None:
+        """Give content a name; to create, if it is free as far as looking can tell.
 
-        A batch is never repeated without looking whether somebody wrote meanwhile: the repetition of one that has
-        arrived would put our object back in place of a later writer's. STO-30
+        A batch that may have arrived is not repeated without looking what is there by then: it would put our object
+        back in place of a later writer's. STO-30
         """
         failure: HubFailure | None = None
-        lost: HubFailure | None = None
-        """Of an attempt that may have arrived, or may yet arrive, so that no later refusal says what is true."""
+        lost: HubFailure | None = None  # of an attempt that may have arrived: no later refusal tells what is true
         for attempt in range(ATTEMPTS):
             if failure is not None:
                 self._client.pause(failure, attempt, key)
             try:
-                found = self._client.repeat(key, lambda: self._client.find(path))
-            except ObjectNotFoundError:
-                pass
+                found = self._found(key, path) if create or lost is not None else None
             except StoreError as error:
                 if lost is None:
                     raise
                 raise lost.as_error(key, self._location) from error
-            else:
-                if lost is not None and found.xet_hash == file.xet_hash:
-                    return  # an earlier attempt of ours arrived
+            if lost is not None and found == file.xet_hash:
+                return  # an earlier attempt of ours arrived
+            if create and found is not None:
                 raise ObjectExistsError(f"{key} exists")
             try:
                 self._named(path, file)
@@ -226,12 +220,22 @@ class HubStore(Store):
         assert failure is not None  # noqa: S101 - at least one attempt was made
         raise failure.as_error(key, self._location) from failure
 
+    def _found(self, key: str, path: str) -> str | None:
+        """The hash of what is there. Raises StoreError."""
+        try:
+            return self._client.repeat(key, lambda: self._client.find(path)).xet_hash
+        except ObjectNotFoundError:
+            return None
+
 
 class _OpenFile(OpenObject):
     """A file by its hash: an overwrite or a delete meanwhile does not show in what is read."""
 
-    def __init__(self, store: HubStore, key: str, client: HubClient, storage: XetStorage, file: File) -> None:
+    def __init__(
+        self, store: HubStore, key: str, path: str, client: HubClient, storage: XetStorage, file: File
+    ) -> None:
         super().__init__(store, key)
+        self._path = path
         self._client = client
         self._storage = storage
         self._file = file
@@ -241,7 +245,15 @@ class _OpenFile(OpenObject):
         size = self._file.size
         if size < start + length:
             raise SizeMismatchError(f"{self._key} has {size} bytes, {start + length} are needed")
-        return self._client.repeat(self._key, lambda: self._storage.read(self._file, start, length))
+
+        def read() -> bytes:
+            try:
+                return self._storage.read(self._file, start, length)
+            except HubFailure:
+                self._client.find(self._path)  # content without a name may be gone, and the storage may not tell
+                raise
+
+        return self._client.repeat(self._key, read)
 
 
 def _seconds(stamp: str) -> float | None:

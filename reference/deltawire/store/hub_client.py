@@ -76,7 +76,7 @@ class Failed(msgspec.Struct, frozen=True):
 
 
 class _Report(msgspec.Struct, frozen=True):
-    success: bool = True
+    success: bool
     failed: list[Failed] = []
 
 
