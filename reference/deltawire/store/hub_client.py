@@ -264,12 +264,11 @@ class HubClient:
         """Headers of every request, with the token if there is one. Raises HubFailure if it cannot be used."""
         try:
             headers = dict(build_hf_headers(library_name="deltawire", library_version=__version__))
-            for value in headers.values():
-                value.encode("ascii")
-        except UnicodeEncodeError as error:
-            raise HubFailure("the token in HF_TOKEN or in its file is no token", code=_NO_TOKEN) from error
         except (OSError, ValueError, OIDCError) as error:  # what a file, or whoever gives out tokens, says
             raise HubFailure(f"no token could be had: {error}", code=_NO_TOKEN) from error
+        if not all(value.isascii() and value.isprintable() for value in headers.values()):
+            # the HTTP client would refuse it too, and show it
+            raise HubFailure("what HF_TOKEN or its file holds is no token: it has odd characters", code=_NO_TOKEN)
         return headers
 
     def repeat(self, what: str, action: Callable[[], T]) -> T:
