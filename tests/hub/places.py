@@ -39,6 +39,9 @@ class EmulatedPlace:
     def delete(self, key: str) -> None:
         self.hub.delete(self.bucket, f"{self.prefix}/{key}")
 
+    def contents(self) -> dict[str, bytes]:
+        return {key: self.read(key) for key in self.keys()}
+
     def keys(self) -> list[str]:
         below = self.prefix + "/"
         return [path.removeprefix(below) for path in self.hub.paths(self.bucket) if path.startswith(below)]

@@ -5,29 +5,26 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
 import pytest
 
 from deltawire import Follower, Publisher
 from deltawire.errors import FencedError, LeaseHeldError, StoreDeniedError
 from deltawire.store import S3Store
 from deltawire.store.hub import HubStore
+from tests.hub.clients import s3
 from tests.hub.emulator import HubEmulator
+from tests.hub.lines import follow, publish
 from tests.hub.places import EmulatedPlace
 from tests.store.s3_contract import PART, S3Contract
 from tests.store.servers import S3Server
 
 pytestmark = pytest.mark.usefixtures("alice")
-State = dict[str, npt.NDArray[np.uint16]]
 
 
 class GatewayOutside(EmulatedPlace):
     """The same objects without a request, and the uploads that the gateway keeps."""
 
     def unfinished_uploads(self) -> list[str]:
-        from tests.hub.clients import s3
-
         listed: dict[str, Any] = s3(self.hub).list_multipart_uploads(Bucket="weights", Prefix=self.prefix)
         return [upload["Key"] for upload in listed.get("Uploads", [])]
 
@@ -58,7 +55,7 @@ class TestGateway(S3Contract):
 
     @pytest.fixture(scope="class")
     @classmethod
-    def opened(  # type: ignore[override]
+    def opened(
         cls, server: S3Server, emulator: HubEmulator, place: str
     ) -> Iterator[tuple[S3Store, S3Store, GatewayOutside]]:
         stores = [S3Store(server.url(place), part_bytes=PART) for _ in range(2)]
@@ -77,8 +74,9 @@ class TestGateway(S3Contract):
         for opened in (store, by_api):
             for key, content in contents.items():
                 assert opened.get(key, max_bytes=1 << 24).data == content
-                assert opened.get_range(key, len(content) // 2, len(content) // 3) == (
-                    content[len(content) // 2 : len(content) // 2 + len(content) // 3]
+                assert (
+                    opened.get_range(key, len(content) // 2, len(content) // 3)
+                    == (content[len(content) // 2 : len(content) // 2 + len(content) // 3])
                 )
             assert [info.key for info in opened.list("")] == [*sorted(contents), "one", "two"]
         by_api.delete("one")
@@ -87,27 +85,9 @@ class TestGateway(S3Contract):
             assert [info.key for info in opened.list("")] == sorted(contents)
 
 
-def state(seed: int) -> State:
-    bits = np.random.default_rng(0).integers(0, 1 << 16, (64, 64), np.uint16)
-    bits[np.random.default_rng(seed).random(bits.shape) < 0.01] ^= 1 + seed
-    return {"w": bits}
-
-
-def publish(publisher: Publisher, seed: int) -> tuple[int, str]:
-    published = publisher.publish(state(seed), dtypes={"w": "BF16"})
-    return published.version, published.state_digest
-
-
 @pytest.fixture
 def place(hub: HubEmulator) -> EmulatedPlace:
     return EmulatedPlace(hub)
-
-
-def follow(follower: Follower, wanted: tuple[int, str], seed: int) -> None:
-    update = follower.poll()
-    assert update is not None
-    assert (update.version, update.state_digest) == wanted
-    assert np.array_equal(follower.arrays["w"], state(seed)["w"])
 
 
 def test_a_stream_by_the_gateway_is_read_by_the_api(place: EmulatedPlace) -> None:

@@ -106,7 +106,9 @@ VERBS = {
     "put_stream": Verb(lambda store: store.put_stream("free", [NEW, b"!"]), len(NEW) + 1, {"free": NEW + b"!"}, True),
     "write_batch": Verb(_batch, None, {"free": NEW, "more": NEW + b"!"}, True),
     "delete": Verb(lambda store: store.delete("taken"), None, {"taken": None}),
-    "delete_all": Verb(lambda store: store.delete_all(["taken", "free", "other"]), None, {"taken": None, "other": None}),
+    "delete_all": Verb(
+        lambda store: store.delete_all(["taken", "free", "other"]), None, {"taken": None, "other": None}
+    ),
     "copy_from": Verb(lambda store: store.copy_from(HubStore(store.url), "taken", "free"), True, {"free": OLD}),
 }
 
@@ -226,9 +228,7 @@ def _end(store: HubStore, verb: Verb) -> str:
     try:
         found = verb.act(store)
     except StoreError as error:
-        assert str(error)
-        assert error.hint or error.code == "object_not_found"
-        return error.code
+        return error.code if str(error) and (error.hint or error.code == "object_not_found") else "untold"
     assert found == verb.result
     return "ok"
 
@@ -236,14 +236,16 @@ def _end(store: HubStore, verb: Verb) -> str:
 def _check(place: EmulatedPlace, verb: Verb, *, done: bool, told: str) -> None:
     """What is there is what was there, or what was to be there, each object for itself."""
     before: Mapping[str, bytes | None] = {"taken": OLD, "other": b"other"}
-    there = {key: place.read(key) for key in place.keys()}
+    there = place.contents()
     assert there.keys() <= before.keys() | verb.wrote.keys(), told
     for key in before.keys() | verb.wrote.keys():
         wanted = [verb.wrote.get(key, before.get(key))] + ([] if done else [before.get(key)])
         assert there.get(key) in wanted, f"{told}: {key}"
 
 
-def test_pauses_grow_and_follow_the_limit(hub: HubEmulator, place: EmulatedPlace, store: HubStore, pauses: Pauses) -> None:
+def test_pauses_grow_and_follow_the_limit(
+    hub: HubEmulator, place: EmulatedPlace, store: HubStore, pauses: Pauses
+) -> None:
     place.write("x", b"1")
     hub.fault(Fault(match=THE_HUB, times=3, status=500))
     assert store.head("x").bytes == 1
@@ -263,13 +265,15 @@ def test_pauses_grow_and_follow_the_limit(hub: HubEmulator, place: EmulatedPlace
 class TestBatches:
     """STO-29."""
 
-    def test_operations_that_failed_are_sent_again(self, hub: HubEmulator, place: EmulatedPlace, store: HubStore) -> None:
+    def test_operations_that_failed_are_sent_again(
+        self, hub: HubEmulator, place: EmulatedPlace, store: HubStore
+    ) -> None:
         hub.fault(BatchFault(every=3, times=5))
         batch = store.write_batch()
         for number in range(20):
             batch.put(f"parts/{number:02}", b"%d" % number)
         batch.finish()
-        assert [place.read(key) for key in place.keys()] == [b"%d" % number for number in range(20)]
+        assert place.contents() == {f"parts/{number:02}": b"%d" % number for number in range(20)}
 
     def test_what_goes_on_failing_is_told(self, hub: HubEmulator, place: EmulatedPlace, store: HubStore) -> None:
         hub.fault(BatchFault(paths="parts/7$", times=FOREVER, error="quota exceeded"))
@@ -323,7 +327,9 @@ class TestBatches:
         with pytest.raises(StoreUnavailableError, match="x"):
             store.put_stream("x", [b"12345"])
 
-    def test_a_look_that_lags_is_repeated(self, hub: HubEmulator, place: EmulatedPlace, store: HubStore, pauses: Pauses) -> None:
+    def test_a_look_that_lags_is_repeated(
+        self, hub: HubEmulator, place: EmulatedPlace, store: HubStore, pauses: Pauses
+    ) -> None:
         hub.fault(Stale(match=r"^POST .*/paths-info$", writes=1))
         pauses.meanwhile = [lambda: None, hub.calm]
         assert store.put_stream("x", [b"1"]) == 1
@@ -536,7 +542,9 @@ class TestContent:
         self, hub: HubEmulator, place: EmulatedPlace, store: HubStore, access: object, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """Where the storage is, the Hub says, but it must be a server."""
-        monkeypatch.setattr(emulated, "as_json", lambda content, **_: as_json(access if "casUrl" in content else content))
+        monkeypatch.setattr(
+            emulated, "as_json", lambda content, **_: as_json(access if "casUrl" in content else content)
+        )
         for name in ("get", "create"):
             with pytest.raises(StoreUnavailableError, match="makes no sense"):
                 VERBS[name].act(HubStore(_prepared(hub).url))

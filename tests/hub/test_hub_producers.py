@@ -8,27 +8,19 @@ from collections.abc import Callable, Iterator
 from types import SimpleNamespace
 
 import numpy as np
-import numpy.typing as npt
 import pytest
 
-from deltawire import Follower, Publisher
+from deltawire import AnchorPolicy, Follower, Publisher, open_store
 from deltawire.errors import ConflictError, StoreUnavailableError, StoreUnfitError
 from deltawire.format import keys
 from deltawire.store import hub_client
 from deltawire.store.hub import HubStore
 from tests.hub.emulator import Asked, Fault, HubEmulator
+from tests.hub.lines import State, publish, state
 from tests.hub.places import EmulatedPlace
 
 pytestmark = pytest.mark.usefixtures("alice")
-State = dict[str, npt.NDArray[np.uint16]]
 BATCH = r"^POST .*/batch$"
-
-
-def state(seed: int) -> State:
-    """States that differ in a few elements, so that no version but the first is a snapshot."""
-    bits = np.random.default_rng(0).integers(0, 1 << 16, (64, 64), np.uint16)
-    bits[np.random.default_rng(seed).random(bits.shape) < 0.01] ^= 1 + seed
-    return {"w": bits}
 
 
 @pytest.fixture
@@ -48,11 +40,6 @@ def pause(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Callable[[], object]
     monkeypatch.setattr(hub_client, "time", SimpleNamespace(sleep=sleep, monotonic=time.monotonic))
     yield actions
     assert actions == []
-
-
-def publish(publisher: Publisher, seed: int) -> tuple[int, str]:
-    published = publisher.publish(state(seed), dtypes={"w": "BF16"})
-    return published.version, published.state_digest
 
 
 def newest(url: str) -> tuple[int, str, State]:
@@ -100,7 +87,7 @@ class Rival:
         def work() -> None:
             try:
                 self.end = publish(self._publisher, seed)
-            except Exception as error:
+            except Exception as error:  # noqa: BLE001 - looked at by the test
                 self.end = error
 
         self._thread = threading.Thread(target=work)
@@ -129,7 +116,7 @@ class Rival:
 
 @pytest.fixture
 def ours(place: EmulatedPlace) -> Iterator[Publisher]:
-    with Publisher(place.url, single_writer=True) as publisher:
+    with Publisher(place.url, single_writer=True, anchors=AnchorPolicy(outweigh=None)) as publisher:
         publish(publisher, 0)
         yield publisher
 
@@ -163,7 +150,9 @@ def test_who_is_overwritten_before_the_check_is_told(
     holds(place.url, version, digest, 4)
 
 
-def test_who_is_overwritten_after_the_check_is_told_at_the_next(place: EmulatedPlace, ours: Publisher, rival: Rival) -> None:
+def test_who_is_overwritten_after_the_check_is_told_at_the_next(
+    place: EmulatedPlace, ours: Publisher, rival: Rival
+) -> None:
     """CMT-12: our version was committed, and is gone; nothing is put on top of another's as if it were ours."""
     rival.begin(1)
     assert publish(ours, 2)[0] == 1
@@ -223,7 +212,7 @@ def test_no_record_names_what_is_not_there(
         patch.setattr(hub_client, "FIRST_PAUSE_SECONDS", 0.001)
         with pytest.raises(StoreUnavailableError, match="are not there"):
             publish(ours, 1)
-    assert keys.version_key(1) not in place.keys()
+    assert keys.version_key(1) not in place.contents()
 
 
 def test_a_version_costs_four_calls(hub: HubEmulator, place: EmulatedPlace, ours: Publisher) -> None:
@@ -240,6 +229,4 @@ def test_a_version_costs_four_calls(hub: HubEmulator, place: EmulatedPlace, ours
 
 
 def test_a_store_is_told_by_its_url(place: EmulatedPlace) -> None:
-    from deltawire import open_store
-
     assert isinstance(open_store(place.url), HubStore)
