@@ -81,7 +81,7 @@ class HubContract(StoreContract):
         for key in (keys[0], keys[999], keys[1000]):
             assert other.get(key, max_bytes=10).data == key.encode()
         store.put("kept", b"1", mode="create")
-        store.delete_all([*keys, "never/was/there"])
+        store.delete_all([*keys, *(f"never/was/there/{number}" for number in range(499))])
         assert outside.keys() == ["kept"]
 
     def test_an_open_object_stays_what_it_was(self, store: HubStore, other: HubStore) -> None:

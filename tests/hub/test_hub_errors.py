@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -256,6 +258,21 @@ class TestTokens:
         assert "no token could be had" in error.message
         assert str(token_file) in error.message
         assert error.hint == LOGIN
+
+
+_READ = "import sys; from deltawire.store.hub import HubStore; print(HubStore(sys.argv[1]).get('x', max_bytes=1).data)"
+
+
+def test_a_process_of_its_own(hub: HubEmulator, url: str, token_file: Path) -> None:
+    """The library reads where the token is, and whether it is offline, when it is imported."""
+    environment = {**os.environ, **hub.environment(), "HF_HOME": str(token_file.parent)}
+    del environment["HF_TOKEN"]
+    token_file.write_text("hf_alice")
+    for offline, wanted in [("0", "b'1'"), ("1", "StoreUnavailableError: ")]:
+        environment["HF_HUB_OFFLINE"] = offline
+        command = [sys.executable, "-c", _READ, url]
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=False)
+        assert wanted in done.stdout + done.stderr
 
 
 def test_renamed_buckets_are_followed(hub: HubEmulator, url: str, monkeypatch: pytest.MonkeyPatch) -> None:

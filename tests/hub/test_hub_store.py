@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from deltawire.store import S3Store
 from deltawire.store.hub import HubStore
+from deltawire.store.probe import probe
 from tests.hub.emulator import HubEmulator
 from tests.hub.hub_contract import HubContract
 from tests.hub.places import EmulatedPlace
@@ -66,3 +68,13 @@ def test_what_is_read_by_hash_counts_against_no_limit(hub: HubEmulator) -> None:
     counts = hub.log.counts()
     assert counts["api"] == 0
     assert counts["resolve"] == 2
+
+
+def test_a_probe_finds_it_fit_for_one_writer(hub: HubEmulator) -> None:
+    """STO-25, STO-28; and through the gateway for many."""
+    place = EmulatedPlace(hub)
+    report = probe(HubStore(place.url), writers=4, rounds=1, swaps=2)
+    assert report.fit == "single-writer"
+    assert {result.requirement for result in report.results if not result.passed} <= {"STO-3", "STO-4"}
+    assert probe(S3Store(place.gateway_url), writers=4, rounds=1, swaps=2).fit == "many-writers"
+    assert place.keys() == []
