@@ -18,7 +18,7 @@ from deltawire.store import hub_client, hub_xet
 from deltawire.store.hub import HubStore
 from tests.hub.emulator import BatchFault, Fault, HubEmulator, Stale
 from tests.hub.emulator import hub as emulated
-from tests.hub.emulator.asking import as_json
+from tests.hub.emulator.asking import Answer, as_json
 from tests.hub.places import EmulatedPlace
 
 pytestmark = pytest.mark.usefixtures("alice")
@@ -410,28 +410,39 @@ class TestListings:
         hub.fault(Fault(match="/tree/", status=404, headers={"X-Error-Code": "EntryNotFound"}))
         assert list(store.list("versions/")) == []
 
-    def test_a_listing_without_an_end_ends(self, hub: HubEmulator, place: EmulatedPlace, store: HubStore) -> None:
+    def test_a_listing_without_an_end_ends(
+        self, hub: HubEmulator, place: EmulatedPlace, store: HubStore, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         place.write("x", b"1")
-        link = f'<{hub.endpoint}/api/buckets/alice/weights/tree/x?recursive=true&cursor=AAAA>; rel="next"'
-        hub.fault(Fault(match="/tree", times=FOREVER, status=200, headers={"Link": link}))
-        with pytest.raises(StoreUnavailableError):
+        link_pages(monkeypatch, f"{hub.endpoint}/api/buckets/alice/weights/tree/x?cursor=")
+        with pytest.raises(StoreUnavailableError, match="does not end"):
             list(store.list(""))
         assert len(hub.log.all()) < 20
 
-    def test_a_token_is_not_sent_elsewhere(self, hub: HubEmulator, store: HubStore) -> None:
+    def test_a_token_is_not_sent_elsewhere(
+        self, hub: HubEmulator, place: EmulatedPlace, store: HubStore, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         """Neither by a page's link nor by a redirect."""
+        place.write("x", b"1")
         with HubEmulator() as thief:
             thief.create("alice/weights")
-            link = f'<{thief.endpoint}/api/buckets/alice/weights/tree>; rel="next"'
-            hub.before("/tree", lambda asked: None)
-            hub.fault(Fault(match="/tree", times=FOREVER, status=200, headers={"Link": link}))
-            hub.fault(
-                Fault(match="^HEAD ", times=FOREVER, status=307, headers={"Location": thief.endpoint + "/buckets/x"})
-            )
+            link_pages(monkeypatch, thief.endpoint + "/api/buckets/alice/weights/tree")
+            elsewhere = {"Location": thief.endpoint + "/buckets/alice/weights/resolve/x"}
+            hub.fault(Fault(match="^HEAD ", times=FOREVER, status=307, headers=elsewhere))
             for verb in (lambda: list(store.list("")), lambda: store.get("x", max_bytes=1)):
-                with pytest.raises(StoreUnavailableError):
+                with pytest.raises(StoreUnavailableError, match="points to another host"):
                     verb()
             assert thief.log.all() == []
+
+
+def link_pages(monkeypatch: pytest.MonkeyPatch, following: str) -> None:
+    """Let each page of a listing have another one after it."""
+
+    def linked(content: object, *, status: int = 200, headers: Mapping[str, str] | None = None) -> Answer:
+        link = {"Link": f'<{following}>; rel="next"'} if isinstance(content, list) else {}
+        return as_json(content, status=status, headers={**(headers or {}), **link})
+
+    monkeypatch.setattr(emulated, "as_json", linked)
 
 
 class TestContent:
@@ -519,6 +530,29 @@ class TestContent:
         before = time.monotonic()
         assert _end(store, VERBS[name]) == "store_unavailable"
         assert time.monotonic() - before < 5
+
+    @pytest.mark.parametrize("match", [r"^GET /bytes/", r"^GET /cas/", r"^POST /cas/"])
+    @pytest.mark.parametrize("name", ["get_range", "create", "put_stream"])
+    def test_what_trickles_is_given_up(
+        self, hub: HubEmulator, name: str, match: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """STO-9: long before the storage's client would, which hears something now and then."""
+        if ("GET" in match) != (name == "get_range"):
+            return
+        place = _prepared(hub)
+        store = HubStore(place.url)
+        store.put("warm", _unique(), mode="create")
+        monkeypatch.setattr(hub_xet, "PATIENCE_SECONDS", 0.2)
+        monkeypatch.setattr(hub_client, "ATTEMPTS", 2)
+        hub.fault(Fault(match=match, times=FOREVER, delay=2.0))
+        before = time.monotonic()
+        assert _end(store, VERBS[name]) == "store_unavailable"
+        assert time.monotonic() - before < 1.9
+        hub.calm()
+        monkeypatch.undo()
+        monkeypatch.setenv("HF_TOKEN", "hf_alice")
+        place.delete("warm")
+        assert _end(store, VERBS[name]) == "ok"  # what was given up is made again
 
     def test_a_long_answer_is_not_taken_in(
         self, hub: HubEmulator, place: EmulatedPlace, store: HubStore, monkeypatch: pytest.MonkeyPatch

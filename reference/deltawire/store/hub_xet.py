@@ -6,7 +6,8 @@ import os
 import threading
 import time
 import weakref
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from datetime import timedelta
 from functools import partial
 from typing import Any, Literal, TypeVar
@@ -24,6 +25,10 @@ EMPTY = "0" * 64
 """Hash of a file of no bytes, which is not stored."""
 _SAFETY_SECONDS = 60
 """A token that expires sooner is not used any more."""
+PATIENCE_SECONDS = 120.0
+"""How long the storage's client may take for one thing, and as much longer as bytes are slow."""
+_SLOWEST_BYTES = 256 << 10
+"""Bytes a second, below which a connection counts as none."""
 _SETTINGS = {
     # every call ends in bounded time (STO-9)
     "client.connect_timeout": timedelta(seconds=10),
@@ -42,6 +47,7 @@ _SETTINGS = {
 
 T = TypeVar("T")
 _Kind = Literal["read", "write"]
+_Use = Literal["read", "write", "unique"]
 
 
 class XetStorage:
@@ -60,7 +66,7 @@ class XetStorage:
         self._lock = threading.Lock()
         self._access: dict[_Kind, Access] = {}
         self._downloads: Any = None
-        self._sessions: dict[bool, Any] = {}
+        self._sessions: dict[_Use, Any] = {}
 
     def read(self, file: File, start: int, length: int) -> bytes:
         """Read exactly ``length`` bytes from ``start``, which must be within the file. Raises HubFailure."""
@@ -68,19 +74,20 @@ class XetStorage:
             return b""
 
         def work() -> bytes:
-            content = XetFileInfo(file.xet_hash, file.size)
-            stream = self._group().download_stream(content, start=start, end=start + length)
-            data = bytearray()
-            for chunk in stream:
-                data += chunk
-                if len(data) > length:
-                    stream.cancel()
-                    break
+            content, data = XetFileInfo(file.xet_hash, file.size), bytearray()
+            session, group = self._reading()
+            with _patience(length, lambda: self._abandon(session)):
+                stream = group.download_stream(content, start=start, end=start + length)
+                for chunk in stream:
+                    data += chunk
+                    if len(data) > length:
+                        stream.cancel()
+                        break
             if len(data) != length:
                 raise HubFailure(f"{len(data)} bytes came instead of {length}")
             return bytes(data)
 
-        return self._guarded("read", work)
+        return self.guarded("read", work)
 
     def upload(self, *, unique: bool = False) -> XetUpload:
         """Begin to store content, which no name refers to yet. Raises HubFailure.
@@ -91,16 +98,18 @@ class XetStorage:
 
         def work() -> XetUpload:
             headers, access = self._client.headers(), self._token("write")
-            commit = self._session(unique=unique).new_upload_commit(
+            with self._lock:
+                session = self._session("unique" if unique else "write")
+            commit = session.new_upload_commit(
                 endpoint=access.cas_url,
                 token=access.token,
                 token_expiry_unix_secs=access.expires,
                 token_refresh_url=self._client.access_url("write"),
                 token_refresh_headers=headers,
             )
-            return XetUpload(commit, self._guarded)
+            return XetUpload(commit, self)
 
-        return self._guarded("write", work)
+        return self.guarded("write", work)
 
     def close(self) -> None:
         """Forget connections and tokens; the next call makes new ones."""
@@ -112,7 +121,8 @@ class XetStorage:
         self._access.clear()
         self._downloads = None
 
-    def _guarded(self, kind: _Kind, work: Callable[[], T]) -> T:
+    def guarded(self, kind: _Kind, work: Callable[[], T]) -> T:
+        """Do something with the storage's client. Raises HubFailure for whatever it raises."""
         try:
             return work()
         except XetAuthenticationError as error:  # an expired token, maybe: the next attempt gets a new one
@@ -125,12 +135,20 @@ class XetStorage:
         except (OSError, RuntimeError, ValueError) as error:
             raise HubFailure(f"the storage failed to {kind}: {type(error).__name__}: {error}") from error
 
-    def _session(self, *, unique: bool = False) -> Any:
+    def _session(self, use: _Use) -> Any:
+        """Whoever calls holds the lock."""
+        if use not in self._sessions:
+            settings = _SETTINGS | {"deduplication.global_dedup_query_enabled": use != "unique"}
+            self._sessions[use] = XetSession(XetConfig().with_config(settings))
+        return self._sessions[use]
+
+    def _abandon(self, session: Any) -> None:
+        """End all reads that are under way in a session; nothing less ends one that waits."""
         with self._lock:
-            if unique not in self._sessions:
-                settings = _SETTINGS | {"deduplication.global_dedup_query_enabled": not unique}
-                self._sessions[unique] = XetSession(XetConfig().with_config(settings))
-            return self._sessions[unique]
+            if self._sessions.get("read") is session:
+                del self._sessions["read"]
+                self._downloads = None
+        session.sigint_abort()
 
     def _token(self, kind: _Kind) -> Access:
         with self._lock:
@@ -141,36 +159,40 @@ class XetStorage:
                     self._downloads = None
             return access
 
-    def _group(self) -> Any:
-        session, access = self._session(), self._token("read")
+    def _reading(self) -> tuple[Any, Any]:
+        """A session, and a group of downloads in it."""
+        access, headers = self._token("read"), self._client.headers()
         with self._lock:
+            session = self._session("read")
             if self._downloads is None:
                 self._downloads = session.new_download_stream_group(
                     endpoint=access.cas_url,
                     token=access.token,
                     token_expiry_unix_secs=access.expires,
                     token_refresh_url=self._client.access_url("read"),
-                    token_refresh_headers=self._client.headers(),
+                    token_refresh_headers=headers,
                 )
-            return self._downloads
+            return session, self._downloads
 
 
 class XetUpload:
     """Content on its way to the storage; small files share what is sent. Nothing is durable before ``finish``."""
 
-    def __init__(self, commit: Any, guarded: Callable[[_Kind, Callable[[], Any]], Any]) -> None:
+    def __init__(self, commit: Any, storage: XetStorage) -> None:
         self._commit = commit
-        self._guarded = guarded
+        self._bytes = 0
+        self._storage = storage
 
     def put(self, chunks: Iterable[Bytes]) -> File:
         """Take in a file; what ``chunks`` raises passes through, and the file is dropped. Raises HubFailure."""
-        stream = self._guarded("write", lambda: self._commit.start_upload_stream(sha256=SKIP_SHA256))
+        stream = self._bounded(lambda: self._commit.start_upload_stream(sha256=SKIP_SHA256))
         try:
             for chunk in chunks:
                 data = bytes(chunk)
                 if data:
-                    self._guarded("write", partial(stream.write, data))
-            done = self._guarded("write", stream.finish)
+                    self._bytes += len(data)
+                    self._bounded(partial(stream.write, data))
+            done = self._bounded(stream.finish)
         except BaseException:
             stream.abort()
             raise
@@ -178,11 +200,26 @@ class XetUpload:
 
     def finish(self) -> None:
         """Wait until everything is durable. Raises HubFailure."""
-        self._guarded("write", self._commit.wait_to_finish)
+        self._bounded(self._commit.wait_to_finish)
 
-    def abort(self) -> None:
-        """Drop everything."""
-        self._commit.abort()
+    def _bounded(self, work: Callable[[], T]) -> T:
+        with _patience(self._bytes, self._commit.abort):
+            return self._storage.guarded("write", work)
+
+
+@contextmanager
+def _patience(size: int, give_up: Callable[[], object]) -> Iterator[None]:
+    """Give up, from another thread, what takes too long for so many bytes. STO-9
+
+    The storage's client bounds how long it hears nothing, but not how long it hears little.
+    """
+    timer = threading.Timer(PATIENCE_SECONDS + size / _SLOWEST_BYTES, give_up)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
 
 
 _ALL: weakref.WeakSet[XetStorage] = weakref.WeakSet()
