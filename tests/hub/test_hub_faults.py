@@ -474,6 +474,21 @@ class TestContent:
         hub.fault(Fault(match="^GET /cas/", status=401))
         assert opened.get_range(0, len(OLD)) == OLD
 
+    @pytest.mark.parametrize("name", ["get", "create"])
+    @pytest.mark.parametrize("status", [401, 403])
+    def test_a_token_that_was_believed_good_is_not_kept(
+        self, hub: HubEmulator, name: str, status: int, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """The storage takes no more but a new one, though the old one has time left."""
+        place = _prepared(hub)
+        store = HubStore(place.url)
+        store.put("warm", _unique(), mode="create")
+        assert store.get_range("warm", 0, 10)
+        place.delete("warm")
+        hub.fault(Fault(match=r"^\w+ /(cas|bytes)/", times=FOREVER, status=status))
+        hub.before(r"xet-\w+-token$", lambda asked: hub.calm())
+        assert _end(store, VERBS[name]) == "ok"
+
     @pytest.mark.parametrize("status", [401, 403, 404, 416])
     def test_an_address_that_has_expired_is_asked_for_again(
         self, hub: HubEmulator, place: EmulatedPlace, store: HubStore, status: int

@@ -125,14 +125,14 @@ class XetStorage:
         """Do something with the storage's client. Raises HubFailure for whatever it raises."""
         try:
             return work()
-        except XetAuthenticationError as error:  # an expired token, maybe: the next attempt gets a new one
-            with self._lock:
-                self._forget()
-            message = f"the storage refused to {kind}: {error}"
-            raise HubFailure(message, status=403, code=STORAGE_REFUSED) from error
         except XetObjectNotFoundError as error:
             raise HubFailure(f"the content is gone: {error}", status=404, code=CONTENT_GONE) from error
         except (OSError, RuntimeError, ValueError) as error:
+            with self._lock:
+                self._forget()  # a token that has expired may show as any error: the next attempt gets a new one
+            if isinstance(error, XetAuthenticationError):
+                message = f"the storage refused to {kind}: {error}"
+                raise HubFailure(message, status=403, code=STORAGE_REFUSED) from error
             raise HubFailure(f"the storage failed to {kind}: {type(error).__name__}: {error}") from error
 
     def _session(self, use: _Use) -> Any:
