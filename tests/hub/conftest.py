@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Iterator
+from datetime import timedelta
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from huggingface_hub.utils._xet import abort_xet_session
 from huggingface_hub.utils.tqdm import disable_progress_bars
 
+from deltawire.store import hub_client, hub_xet
+from deltawire.store.hub import HubStore
 from tests.hub.emulator import HubEmulator
+from tests.hub.places import EmulatedPlace
 from tests.hub.real import BUCKET, not_run
+from tests.hub.verbs import Pauses
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -53,3 +60,38 @@ def hub() -> Iterator[HubEmulator]:
 def alice(monkeypatch: pytest.MonkeyPatch) -> None:
     """Who may write to the emulator's first bucket."""
     monkeypatch.setenv("HF_TOKEN", "hf_alice")
+
+
+@pytest.fixture(scope="module")
+def running() -> Iterator[HubEmulator]:
+    with HubEmulator() as hub:
+        hub.create("alice/weights")
+        yield hub
+
+
+@pytest.fixture
+def calm(running: HubEmulator) -> Iterator[HubEmulator]:
+    """One emulator for all tests of a module, in which nothing goes wrong at first."""
+    running.calm()
+    running.log.clear()
+    yield running
+    running.calm()
+
+
+@pytest.fixture
+def place(hub: HubEmulator) -> EmulatedPlace:
+    return EmulatedPlace(hub)
+
+
+@pytest.fixture
+def store(place: EmulatedPlace) -> HubStore:
+    return HubStore(place.url)
+
+
+@pytest.fixture
+def pauses(monkeypatch: pytest.MonkeyPatch) -> Pauses:
+    """Nothing waits before it asks again."""
+    found = Pauses()
+    monkeypatch.setattr(hub_client, "time", SimpleNamespace(sleep=found.sleep, monotonic=time.monotonic))
+    monkeypatch.setitem(hub_xet._SETTINGS, "client.retry_base_delay", timedelta(milliseconds=1))
+    return found

@@ -85,11 +85,6 @@ class TestGateway(S3Contract):
             assert [info.key for info in opened.list("")] == sorted(contents)
 
 
-@pytest.fixture
-def place(hub: HubEmulator) -> EmulatedPlace:
-    return EmulatedPlace(hub)
-
-
 def test_a_stream_by_the_gateway_is_read_by_the_api(place: EmulatedPlace) -> None:
     """With leases: another producer takes it over, and the first is done."""
     with Follower(place.url) as by_api, Follower(place.gateway_url) as by_gateway:

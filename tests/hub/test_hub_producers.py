@@ -24,11 +24,6 @@ BATCH = r"^POST .*/batch$"
 
 
 @pytest.fixture
-def place(hub: HubEmulator) -> EmulatedPlace:
-    return EmulatedPlace(hub)
-
-
-@pytest.fixture
 def pause(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Callable[[], object]]]:
     """What happens instead of the store's next pauses."""
     actions: list[Callable[[], object]] = []

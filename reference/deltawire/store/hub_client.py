@@ -117,7 +117,7 @@ class HubFailure(Exception):  # noqa: N818 - not an error of ours: callers turn 
         self.authenticated = authenticated
         self.reset_seconds = reset_seconds
         """Of a rate limit: when it ends."""
-        self.missing = status == 404 and code in {_PATH_MISSING, CONTENT_GONE}
+        self.missing = status == 404 and code == _PATH_MISSING
         self.no_bucket = status == 404 and code == _BUCKET_MISSING
         self.transient = code in {CONTENT_GONE, STORAGE_REFUSED} or (
             code not in {_OFFLINE, _NO_TOKEN}
