@@ -6,8 +6,8 @@ import os
 import threading
 import time
 import weakref
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager
 from datetime import timedelta
 from functools import partial
 from typing import Any, Literal, TypeVar
@@ -15,6 +15,7 @@ from typing import Any, Literal, TypeVar
 from deltawire.errors import MissingDependencyError
 from deltawire.store.base import Bytes
 from deltawire.store.hub_client import CONTENT_GONE, STORAGE_REFUSED, Access, File, HubClient, HubFailure
+from deltawire.store.watchdog import Watchdog
 
 try:
     from hf_xet import SKIP_SHA256, XetAuthenticationError, XetConfig, XetFileInfo, XetObjectNotFoundError, XetSession
@@ -67,6 +68,14 @@ class XetStorage:
         self._access: dict[_Kind, Access] = {}
         self._downloads: Any = None
         self._sessions: dict[_Use, Any] = {}
+        self._watchdog = Watchdog()
+
+    def patience(self, size: int, give_up: Callable[[], object]) -> AbstractContextManager[None]:
+        """Give up what takes too long for so many bytes. STO-9
+
+        The storage's client bounds how long it hears nothing, but not how long it hears little.
+        """
+        return self._watchdog.limit(PATIENCE_SECONDS + size / _SLOWEST_BYTES, give_up)
 
     def read(self, file: File, start: int, length: int) -> bytes:
         """Read exactly ``length`` bytes from ``start``, which must be within the file. Raises HubFailure."""
@@ -76,7 +85,7 @@ class XetStorage:
         def work() -> bytes:
             content, data = XetFileInfo(file.xet_hash, file.size), bytearray()
             session, group = self._reading()
-            with _patience(length, lambda: self._abandon(session)):
+            with self.patience(length, lambda: self._abandon(session)):
                 stream = group.download_stream(content, start=start, end=start + length)
                 for chunk in stream:
                     data += chunk
@@ -203,23 +212,8 @@ class XetUpload:
         self._bounded(self._commit.wait_to_finish)
 
     def _bounded(self, work: Callable[[], T]) -> T:
-        with _patience(self._bytes, self._commit.abort):
+        with self._storage.patience(self._bytes, self._commit.abort):
             return self._storage.guarded("write", work)
-
-
-@contextmanager
-def _patience(size: int, give_up: Callable[[], object]) -> Iterator[None]:
-    """Give up, from another thread, what takes too long for so many bytes. STO-9
-
-    The storage's client bounds how long it hears nothing, but not how long it hears little.
-    """
-    timer = threading.Timer(PATIENCE_SECONDS + size / _SLOWEST_BYTES, give_up)
-    timer.daemon = True
-    timer.start()
-    try:
-        yield
-    finally:
-        timer.cancel()
 
 
 _ALL: weakref.WeakSet[XetStorage] = weakref.WeakSet()
