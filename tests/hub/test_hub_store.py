@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from deltawire.errors import ObjectNotFoundError
 from deltawire.store import S3Store
 from deltawire.store.hub import HubStore
 from deltawire.store.probe import probe
@@ -78,3 +79,22 @@ def test_a_probe_finds_it_fit_for_one_writer(hub: HubEmulator) -> None:
     assert {result.requirement for result in report.results if not result.passed} <= {"STO-3", "STO-4"}
     assert probe(S3Store(place.gateway_url), writers=4, rounds=1, swaps=2).fit == "many-writers"
     assert place.keys() == []
+
+
+def test_what_has_not_changed_is_only_looked_up(hub: HubEmulator) -> None:
+    """STO-31; nor is it mistaken for what has."""
+    place = EmulatedPlace(hub)
+    store = HubStore(place.url)
+    place.write("head", b"first")
+    assert store.get("head", max_bytes=10).data == b"first"
+    hub.log.clear()
+    assert [store.get("head", max_bytes=10).data for _ in range(3)] == [b"first"] * 3
+    assert hub.log.counts() == {"resolve": 3}
+    place.write("head", b"other")
+    assert store.get("head", max_bytes=10).data == b"other"
+    hub.log.clear()
+    assert store.without_cache().get("head", max_bytes=10).data == b"other"
+    assert hub.log.counts()["bytes"] == 1
+    place.delete("head")
+    with pytest.raises(ObjectNotFoundError):
+        store.get("head", max_bytes=10)
