@@ -6,6 +6,7 @@ import random
 import time
 from collections.abc import Iterator
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
@@ -54,6 +55,35 @@ def test_a_token_that_is_revoked_is_renewed(hub: HubEmulator, place: EmulatedPla
     hub.log.clear()
     hub.fault(Fault(match="^GET /cas/", status=401))
     assert opened.get_range(0, len(OLD)) == OLD
+
+
+def test_a_read_that_ends_with_another_is_read_again(
+    place: EmulatedPlace, store: HubStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What ends one read ends all of a session, and shows there as if somebody had interrupted the process."""
+    place.write("x", OLD)
+    reading, times = hub_xet.XetStorage._reading, iter(range(2))
+
+    def ended(storage: hub_xet.XetStorage) -> tuple[Any, Any]:
+        session, group = reading(storage)
+        if next(times) == 0:
+            storage._abandon(session)
+        return session, group
+
+    monkeypatch.setattr(hub_xet.XetStorage, "_reading", ended)
+    assert store.get_range("x", 3, 1000) == OLD[3:1003]
+
+
+def test_an_interrupt_is_one(place: EmulatedPlace, store: HubStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Group:
+        def download_stream(self, *_: object, **__: object) -> None:
+            raise KeyboardInterrupt
+
+    place.write("x", OLD)
+    reading = hub_xet.XetStorage._reading
+    monkeypatch.setattr(hub_xet.XetStorage, "_reading", lambda storage: (reading(storage)[0], Group()))
+    with pytest.raises(KeyboardInterrupt):
+        store.get_range("x", 3, 1000)
 
 
 @pytest.mark.parametrize("name", ["get", "create"])

@@ -85,13 +85,19 @@ class XetStorage:
         def work() -> bytes:
             content, data = XetFileInfo(file.xet_hash, file.size), bytearray()
             session, group = self._reading()
-            with self.patience(length, lambda: self._abandon(session)):
-                stream = group.download_stream(content, start=start, end=start + length)
-                for chunk in stream:
-                    data += chunk
-                    if len(data) > length:
-                        stream.cancel()
-                        break
+            try:
+                with self.patience(length, lambda: self._abandon(session)):
+                    stream = group.download_stream(content, start=start, end=start + length)
+                    for chunk in stream:
+                        data += chunk
+                        if len(data) > length:
+                            stream.cancel()
+                            break
+            except KeyboardInterrupt as error:  # also what a session raises that was abandoned
+                with self._lock:
+                    if self._sessions.get("read") is session:
+                        raise
+                raise HubFailure("another read took too long, and this one was ended with it") from error
             if len(data) != length:
                 raise HubFailure(f"{len(data)} bytes came instead of {length}")
             return bytes(data)
