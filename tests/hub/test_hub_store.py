@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from deltawire.errors import ObjectNotFoundError
+from deltawire.deadline import Deadline
+from deltawire.errors import MissingObjectError, ObjectNotFoundError
+from deltawire.reading.transfer import RangeRequest, Transfer
 from deltawire.store import S3Store
 from deltawire.store.hub import HubStore
 from deltawire.store.probe import probe
@@ -98,3 +100,27 @@ def test_what_has_not_changed_is_only_looked_up(hub: HubEmulator) -> None:
     place.delete("head")
     with pytest.raises(ObjectNotFoundError):
         store.get("head", max_bytes=10)
+
+
+def test_many_are_looked_up_with_one_call(hub: HubEmulator) -> None:
+    place = EmulatedPlace(hub)
+    store = HubStore(place.url)
+    contents = {f"parts/{number}": bytes([number]) * (number + 1) for number in range(30)}
+    for key, content in contents.items():
+        place.write(key, content)
+    hub.log.clear()
+    opened = store.open_all([*contents, "parts/none"])
+    assert hub.log.counts()["api"] == 1
+    assert "resolve" not in hub.log.counts()
+    assert {key: found.get_range(0, len(contents[key])) for key, found in opened.items()} == contents
+    assert store.open_all(list(contents)[:3]) == {}  # looked up one by one
+
+    transfer = Transfer(store)
+    requests = [RangeRequest(key, 1, len(content) - 1) for key, content in contents.items() for _ in range(3)]
+    hub.log.clear()
+    found = list(transfer.ranges(requests, deadline=Deadline.after(60)))
+    assert found == [content[1:] for content in contents.values() for _ in range(3)]
+    assert hub.log.counts()["api"] == 1
+    with pytest.raises(MissingObjectError, match="parts/none"):
+        list(transfer.ranges([*requests, RangeRequest("parts/none", 0, 1)], deadline=Deadline.after(60)))
+    transfer.close()

@@ -30,6 +30,8 @@ PATIENCE_SECONDS = 120.0
 """How long the storage's client may take for one thing, and as much longer as bytes are slow."""
 _SLOWEST_BYTES = 256 << 10
 """Bytes a second, below which a connection counts as none."""
+_PIECE_BYTES = 1 << 20
+"""What is handed to the storage's client at a time, which is copied."""
 _SETTINGS = {
     # every call ends in bounded time (STO-9)
     "client.connect_timeout": timedelta(seconds=10),
@@ -203,8 +205,9 @@ class XetUpload:
         stream = self._bounded(lambda: self._commit.start_upload_stream(sha256=SKIP_SHA256))
         try:
             for chunk in chunks:
-                data = bytes(chunk)
-                if data:
+                view = memoryview(chunk).cast("B")
+                for start in range(0, len(view), _PIECE_BYTES):
+                    data = bytes(view[start : start + _PIECE_BYTES])
                     self._bytes += len(data)
                     self._bounded(partial(stream.write, data))
             done = self._bounded(stream.finish)
