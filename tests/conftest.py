@@ -26,6 +26,7 @@ def pytest_configure() -> None:
     What stores and targets write they flush to the disk, file by file, and waiting for that was half of all the time.
     What is tested is that they do, not how long a disk takes. Who names a folder (TMPDIR) gets it.
     """
+    os.environ.pop("HF_HUB_OFFLINE", None)  # read by clients of the Hub when imported, which are to reach an emulator
     if _DISK in os.environ:  # a worker of a session that has chosen
         return
     os.environ[_DISK] = tempfile.gettempdir()

@@ -28,6 +28,8 @@ UNSEEN = {
     "following/some-others": GIVEN,
     "following/some-unknown": GIVEN,
     "head/of-no-version": HELD,
+    "hub/gone": "there is no stream to check, in the end",
+    "hub/nothing-there": "there is no stream to check",
     "limits/metadata-of-numbers": GIVEN,
     "limits/set-files": GIVEN,
     "limits/set-kept": GIVEN,
