@@ -11,7 +11,7 @@ MUTANTS = [
         what="opens a stream where the store cannot arbitrate, whatever the operator has said",
         patch=edit(
             "deltawire.producer.opening:open_line",
-            ("if not arbitrates and not single_writer:", "if False:"),
+            ("if not store.guarantees.conditional_create and not single_writer:", "if False:"),
             also=("deltawire.producer.publisher:open_line",),
         ),
         caught_by=(
@@ -23,7 +23,9 @@ MUTANTS = [
     Mutant(
         name="one-of-many",
         what="writes to a stream of many where the store cannot arbitrate",
-        patch=edit("deltawire.producer.opening:_check_stream", ("and not arbitrates", "and False")),
+        patch=edit(
+            "deltawire.producer.opening:_check_stream", ("and not store.guarantees.conditional_create", "and False")
+        ),
         caught_by=("single-writer/stream-of-many",),
     ),
     Mutant(
