@@ -7,7 +7,8 @@ import shlex
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, closing
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,7 @@ from deltawire_conformance.case import find_cases
 from deltawire_conformance.places import StorePlace
 from deltawire_conformance.resources import CASES
 from deltawire_conformance.runner import Plan, run_cases
+from tests.conformance.conftest import Hub
 
 CONFORMANCE = Path(__file__).resolve().parents[2] / "conformance"
 NODE = CONFORMANCE / "peers" / "node"
@@ -24,6 +26,7 @@ COMMANDS = {
     "reference": shlex.join([sys.executable, str(CONFORMANCE / "adapters" / "reference" / "adapter.py")]),
     "node": shlex.join(["node", str(NODE / "adapter.mjs")]),
 }
+SINGLE = json.dumps({"single_writer": True})
 INPUT = CASES / "records" / "valid" / "publish-three" / "input"
 
 
@@ -58,6 +61,38 @@ def test_the_peers_own_tests_pass(installed: None) -> None:
     assert done.returncode == 0, done.stdout[-4000:]
 
 
+@pytest.mark.lengthy
+@pytest.mark.parametrize("by", ["api", "gateway"])
+def test_the_peer_in_a_bucket_of_the_hub(hub: Hub, installed: None, monkeypatch: pytest.MonkeyPatch, by: str) -> None:
+    """SPEC.md 5.9, with clients that are not the reference's. All cases: ``deltawire-conformance run --store hf://…``."""
+    environment = hub.environment if by == "api" else hub.gateway
+    place = hub.place if by == "api" else StorePlace("s3://weights/peer")
+    monkeypatch.setenv("AWS_ENDPOINT_URL", hub.gateway["AWS_ENDPOINT_URL"])
+    areas = {"hub", "single-writer"} if by == "api" else {"following", "pins"}
+    chosen = [case for case in find_cases(CASES) if case.area in areas and place.takes(case)]
+    with closing(Adapter(COMMANDS["node"], environment=environment)) as node:
+        results = run_cases(chosen, node, [place], Plan(roles=node.description.roles))
+    assert sum(case.status == "pass" for case in results) >= 20
+    wrong = [(case.id, case.status, case.problems) for case in results if case.status not in {"pass", "not_claimed"}]
+    assert wrong == []
+
+
+def _each_reads_and_continues(
+    adapters: Mapping[str, Adapter], producer: str, consumer: str, continued_by: str, stream: str, target: str
+) -> None:
+    published = adapters[producer].call("publish", stream, str(INPUT), SINGLE)
+    assert published.status == 0, published
+    assert [line["version"] for line in published.output] == [0, 1, 2]
+    read = adapters[consumer].call("materialize", stream, target, "1", "{}")
+    assert read.status == 0, read
+    continued = adapters[continued_by].call("publish", stream, str(INPUT), SINGLE)
+    assert continued.status == 0, continued
+    followed = adapters[consumer].call("materialize", stream, target, "latest", "{}")
+    expected = json.loads((INPUT.parent / "expected" / "2.json").read_bytes())
+    assert followed.status == 0, followed
+    assert followed.result == {**expected, "version": 5}
+
+
 @pytest.mark.parametrize("producer", COMMANDS)
 @pytest.mark.parametrize("consumer", COMMANDS)
 @pytest.mark.parametrize("continued_by", COMMANDS)
@@ -65,14 +100,19 @@ def test_each_reads_and_continues_what_the_other_writes(
     adapters: dict[str, Adapter], producer: str, consumer: str, continued_by: str, tmp_path: Path
 ) -> None:
     stream, target = str(tmp_path / "stream"), str(tmp_path / "target")
-    published = adapters[producer].call("publish", stream, str(INPUT), "{}")
-    assert published.status == 0, published
-    assert [line["version"] for line in published.output] == [0, 1, 2]
-    read = adapters[consumer].call("materialize", stream, target, "1", "{}")
-    assert read.status == 0, read
-    continued = adapters[continued_by].call("publish", stream, str(INPUT), "{}")
-    assert continued.status == 0, continued
-    followed = adapters[consumer].call("materialize", stream, target, "latest", "{}")
-    expected = json.loads((INPUT.parent / "expected" / "2.json").read_bytes())
-    assert followed.status == 0, followed
-    assert followed.result == {**expected, "version": 5}
+    _each_reads_and_continues(adapters, producer, consumer, continued_by, stream, target)
+
+
+@pytest.mark.parametrize("producer", COMMANDS)
+def test_each_reads_and_continues_the_other_on_the_hub(
+    hub: Hub, installed: None, producer: str, tmp_path: Path
+) -> None:
+    other = next(name for name in COMMANDS if name != producer)
+    with ExitStack() as stack:
+        adapters = {
+            name: stack.enter_context(closing(Adapter(command, environment=hub.environment)))
+            for name, command in COMMANDS.items()
+        }
+        stream = f"{hub.url}/by-{producer}"
+        _each_reads_and_continues(adapters, producer, other, other, stream, str(tmp_path / "target"))
+        _each_reads_and_continues(adapters, other, producer, producer, stream + "-2", str(tmp_path / "target-2"))

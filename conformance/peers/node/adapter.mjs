@@ -124,7 +124,7 @@ const CALLS = {
       version,
       spec_versions: ['0.1'],
       roles: ['consumer', 'producer', 'maintainer'],
-      stores: ['disk', 's3'],
+      stores: ['disk', 's3', 'hub'],
       features: [
         'partial',
         'signatures',
@@ -140,6 +140,7 @@ const CALLS = {
         'rollback',
         'fork',
         'build',
+        'pause',
       ],
       serve: true,
     });
@@ -176,9 +177,15 @@ const CALLS = {
   },
 
   async publish(print, store, input, options) {
-    const producer = await Producer.open(openStore(store), producerOptions(JSON.parse(options)));
+    const { pause_after: pauseAfter, ...others } = JSON.parse(options);
+    const producer = await Producer.open(openStore(store), producerOptions(others));
     try {
-      for (let i = 0; existsSync(join(input, String(i))); i += 1) {
+      for (let i = 0; ; i += 1) {
+        if (i === pauseAfter) {
+          print({ paused: i });
+          await inputEnded();
+        }
+        if (!existsSync(join(input, String(i)))) break;
         const { version: published, stateDigest } = await producer.publish(await readState(join(input, String(i))));
         print({ version: published, state_digest: stateDigest });
       }

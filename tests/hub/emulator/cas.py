@@ -31,6 +31,7 @@ class CasFace:
         routes: tuple[tuple[str, str, str, Callable[[Asked, str], Answer]], ...] = (
             ("GET", f"/v1/chunks/[^/]+/{_HASH}", "read", self._chunk),
             ("POST", f"/v1/xorbs/[^/]+/{_HASH}", "write", self._xorb),
+            ("POST", "/v1/shards()", "write", self._old_shard),
             ("POST", "/v2/shards()", "write", self._shard),
             ("GET", f"/v2/reconstructions/{_HASH}", "read", self._plan),
             ("POST", "/v1/telemetry()", "read", self._telemetry),
@@ -71,6 +72,14 @@ class CasFace:
             events = [{"type": "error", "message": str(error), "retryable": False}]
         lines = "".join(json.dumps(event) + "\n" for event in events)
         return Answer(status=200, headers={"Content-Type": "application/x-ndjson"}, body=lines.encode())
+
+    def _old_shard(self, asked: Asked, rest: str) -> Answer:
+        """For the client in JavaScript, `@huggingface/hub`."""
+        try:
+            self._content.add_shard(asked.body)
+        except Malformed as error:
+            raise Refused(400, str(error)) from None
+        return as_json({"result": 1})
 
     def _plan(self, asked: Asked, digest: str) -> Answer:
         size = self._content.size(digest)

@@ -196,7 +196,7 @@ export class PartBuilder {
 
 /**
  * Encodes what differs between two states and stores it (PUB-2 to PUB-4).
- * @param {import('./store.mjs').Store} store
+ * @param {import('./store.mjs').Writer} store
  * @param {string} folder the data folder
  * @param {import('./table.mjs').TensorTable} table
  * @param {Map<number, Uint8Array>} olds

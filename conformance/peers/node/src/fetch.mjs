@@ -2,6 +2,7 @@
 import { fail, isCode } from './errors.mjs';
 import { checkLimit } from './limits.mjs';
 import { sha256Of } from './reader.mjs';
+import { rangesOf } from './store.mjs';
 
 /** @typedef {import('./store.mjs').Store} Store */
 
@@ -49,6 +50,7 @@ export async function fetchWhole(store, descriptor, limits, limit) {
  * @returns {AsyncGenerator<Uint8Array>} one for each range
  */
 export async function* fetchRanges(store, key, ranges, together) {
+  const read = rangesOf(store, key);
   for (let i = 0; i < ranges.length;) {
     const { offset } = ranges[i];
     let end = offset + ranges[i].bytes;
@@ -57,7 +59,7 @@ export async function* fetchRanges(store, key, ranges, together) {
       end += ranges[next].bytes;
       next += 1;
     }
-    const bytes = await named(key, store.getRange(key, offset, end - offset));
+    const bytes = await named(key, read(offset, end - offset));
     for (; i < next; i += 1)
       yield bytes.subarray(ranges[i].offset - offset, ranges[i].offset - offset + ranges[i].bytes);
   }

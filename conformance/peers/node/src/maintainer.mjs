@@ -9,6 +9,7 @@ import { jsonBytes } from './json.mjs';
 import { anchorKey, dataFolder, spanKey } from './keys.mjs';
 import { parseRecord, partsBytes } from './records.mjs';
 import { storeFile, writeSnapshot } from './snapshot-writer.mjs';
+import { together } from './store.mjs';
 
 /** @typedef {import('./reader.mjs').StreamReader} StreamReader */
 /** @typedef {import('./signatures.mjs').Signer} Signer */
@@ -74,9 +75,12 @@ export async function addAnchor(reader, version, signer = null) {
   const { record } = held.read;
   const commitId = randomUUID();
   const folder = dataFolder(version, commitId);
-  const { shards, index } = await writeSnapshot(store, folder, held.table, held.tensors);
-  const files = [];
-  for (const [name, { bytes }] of held.files) files.push(await storeFile(store, folder + name, name, bytes));
+  const { shards, index, files } = await together(store, async (to) => {
+    const written = await writeSnapshot(to, folder, held.table, held.tensors);
+    const list = [];
+    for (const [name, { bytes }] of held.files) list.push(await storeFile(to, folder + name, name, bytes));
+    return { ...written, files: list };
+  });
   const anchor = {
     ...envelope('anchor', stream, commitId, record.epoch),
     version,
@@ -109,7 +113,9 @@ export async function addSpan(reader, base, target, signer = null) {
   const to = await stateOf(reader, target);
   const commitId = randomUUID();
   const folder = dataFolder(target, commitId);
-  const { delta } = await writeParts(store, folder, from.table, from.tensors, to.tensors, stream);
+  const { delta } = await together(store, (writer) =>
+    writeParts(writer, folder, from.table, from.tensors, to.tensors, stream),
+  );
   const stored = delta.parts.map((/** @type {any} */ part) => part.key);
   if (partsBytes(delta) > replaces) {
     await remove(reader, stored);

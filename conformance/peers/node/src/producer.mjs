@@ -15,6 +15,7 @@ import { isStoreFailure, readObject, sha256Of, StreamReader } from './reader.mjs
 import { digestAfter, parseRecord } from './records.mjs';
 import { checkSignature, writerKeys } from './signatures.mjs';
 import { storeFile, storeOnce, writeSnapshot } from './snapshot-writer.mjs';
+import { together } from './store.mjs';
 import { TensorTable } from './table.mjs';
 import { formatHex } from './u64.mjs';
 
@@ -307,8 +308,8 @@ export class Producer {
     const files = this.takeFiles(state);
     const follows = this.held !== null && table === this.held.table;
     const body = follows
-      ? await this.writeDelta(/** @type {Held} */ (this.held), tensors, folder, files)
-      : await this.writeRebase(table, tensors, folder, files);
+      ? await together(this.store, (to) => this.writeDelta(to, /** @type {Held} */ (this.held), tensors, folder, files))
+      : await together(this.store, (to) => this.writeRebase(to, table, tensors, folder, files));
     await this.lease?.confirm();
     const { stream } = this.reader;
     const record = {
@@ -365,22 +366,18 @@ export class Producer {
 
   /**
    * A version with a snapshot (VSN-5).
+   * @param {import('./store.mjs').Writer} to
    * @param {TensorTable} table
    * @param {Map<number, Uint8Array>} tensors
    * @param {string} folder
    * @param {Map<string, {bytes: Uint8Array, digest: string}>} files
    */
-  async writeRebase(table, tensors, folder, files) {
+  async writeRebase(to, table, tensors, folder, files) {
     const copies = new Map([...tensors].map(([ordinal, bytes]) => [ordinal, Uint8Array.from(bytes)]));
-    const tableDescriptor = await storeOnce(
-      this.store,
-      `${folder}tensors/table.json`,
-      'application/json',
-      table.toBytes(),
-    );
-    const { shards, index, digest } = await writeSnapshot(this.store, folder, table, copies);
+    const tableDescriptor = await storeOnce(to, `${folder}tensors/table.json`, 'application/json', table.toBytes());
+    const { shards, index, digest } = await writeSnapshot(to, folder, table, copies);
     const list = [];
-    for (const [name, { bytes }] of files) list.push(await storeFile(this.store, folder + name, name, bytes));
+    for (const [name, { bytes }] of files) list.push(await storeFile(to, folder + name, name, bytes));
     const listed = list.length > 0 ? list : undefined;
     const members = {
       tensors: tableDescriptor,
@@ -393,20 +390,21 @@ export class Producer {
 
   /**
    * PUB-2 to PUB-6.
+   * @param {import('./store.mjs').Writer} to
    * @param {Held} held
    * @param {Map<number, Uint8Array>} tensors
    * @param {string} folder
    * @param {Map<string, {bytes: Uint8Array, digest: string}>} files
    */
-  async writeDelta(held, tensors, folder, files) {
+  async writeDelta(to, held, tensors, folder, files) {
     const { stream } = this.reader;
-    const { delta, rows } = await writeParts(this.store, folder, held.table, held.tensors, tensors, stream);
+    const { delta, rows } = await writeParts(to, folder, held.table, held.tensors, tensors, stream);
     const parent = held.read.record;
     const known = new Map((parent.files ?? []).map((/** @type {any} */ file) => [file.name, file]));
     const list = [];
     for (const [name, { bytes, digest }] of files) {
       const own = known.get(name);
-      list.push(own?.digest === digest ? own : await storeFile(this.store, `${folder}files/${name}`, name, bytes));
+      list.push(own?.digest === digest ? own : await storeFile(to, `${folder}files/${name}`, name, bytes));
     }
     const digest = digestAfter(parent.state_digest, delta);
     const members = {
@@ -418,9 +416,22 @@ export class Producer {
     return { members, digest, base: null, rows };
   }
 
+  /** CMT-12: in a store that does not arbitrate, whether the parent still is the record that we took for it. */
+  async confirmParent() {
+    if (!this.store.lacks.create || !this.held) return;
+    const { record, digest } = this.held.read;
+    const key = versionKey(record.version);
+    const found = await this.store.get(key, this.limits.record_bytes).catch((error) => {
+      if (isCode(error, 'object_not_found', 'limit_exceeded')) return null;
+      throw error;
+    });
+    if (!found || sha256Of(found.bytes) !== digest) fail('conflict', `${key} was replaced by another writer (CMT-12)`);
+  }
+
   /** PUB-7, CMT-8, CMT-11. @param {number} version @param {import('./reader.mjs').Read} read */
   async commit(version, read) {
     const { record, bytes } = read;
+    await this.confirmParent();
     const outcome = await createRecord(this.store, versionKey(version), bytes, record.commit_id, this.limits);
     let retention;
     try {

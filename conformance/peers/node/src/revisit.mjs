@@ -20,6 +20,7 @@ import {
 import { readObject, sha256Of, StreamReader } from './reader.mjs';
 import { parseRecord } from './records.mjs';
 import { checkPublicKeys, checkSignature } from './signatures.mjs';
+import { together } from './store.mjs';
 
 /** @typedef {import('./store.mjs').Store} Store */
 /** @typedef {import('./producer.mjs').ProducerOptions} ProducerOptions */
@@ -126,7 +127,9 @@ export async function fork(source, version, store, options) {
   const reader = new StreamReader(store, limits, signer ? [signer.publicKey] : null, stream);
   const producer = new Producer(reader, options, null);
   const commitId = randomUUID();
-  const body = await producer.writeRebase(held.table, held.tensors, dataFolder(0, commitId), held.files);
+  const body = await together(store, (to) =>
+    producer.writeRebase(to, held.table, held.tensors, dataFolder(0, commitId), held.files),
+  );
   const record = {
     ...envelope('version', stream, commitId, 0, held.read.record.metadata),
     version: 0,

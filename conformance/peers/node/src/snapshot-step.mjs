@@ -6,6 +6,7 @@ import { named } from './fetch.mjs';
 import { sha256Of } from './reader.mjs';
 import { readShardHeader } from './shard.mjs';
 import { allocate } from './state.mjs';
+import { rangesOf } from './store.mjs';
 import { parseHex, u64Add } from './u64.mjs';
 
 /** @typedef {import('./table.mjs').TensorTable} TensorTable */
@@ -32,15 +33,15 @@ async function findShards(store, shards, table) {
 
 /**
  * Reads a range of a shard in pieces.
- * @param {Store} store
+ * @param {(start: number, length: number) => Promise<Uint8Array>} read
  * @param {string} key
  * @param {number} begin
  * @param {number} end
  */
-async function* pieces(store, key, begin, end) {
+async function* pieces(read, key, begin, end) {
   for (let at = begin; at < end; at += FETCH_BYTES) {
     const length = Math.min(FETCH_BYTES, end - at);
-    yield { at, bytes: await named(key, store.getRange(key, at, length)) };
+    yield { at, bytes: await named(key, read(at, length)) };
   }
 }
 
@@ -55,7 +56,8 @@ async function* pieces(store, key, begin, end) {
  * @param {Map<number, Uint8Array>} tensors
  */
 async function readShard(store, shard, table, wanted, signed, limits, tensors) {
-  const header = await named(shard.key, store.getRange(shard.key, 0, shard.header_bytes));
+  const read = rangesOf(store, shard.key);
+  const header = await named(shard.key, read(0, shard.header_bytes));
   if (sha256Of(header) !== shard.header_digest) fail('digest_mismatch', `the header of ${shard.key}`);
   const entries = readShardHeader(header, shard, table, limits.json_depth);
   const whole = signed || entries.every(({ ordinal }) => wanted.has(ordinal));
@@ -64,7 +66,7 @@ async function readShard(store, shard, table, wanted, signed, limits, tensors) {
   if (whole) {
     const hash = createHash('sha256').update(header);
     let first = 0;
-    for await (const { at, bytes } of pieces(store, shard.key, shard.header_bytes, shard.bytes)) {
+    for await (const { at, bytes } of pieces(read, shard.key, shard.header_bytes, shard.bytes)) {
       hash.update(bytes);
       while (first < entries.length && entries[first].end <= at) first += 1;
       for (let i = first; i < entries.length && entries[i].begin < at + bytes.length; i += 1) {
@@ -77,7 +79,7 @@ async function readShard(store, shard, table, wanted, signed, limits, tensors) {
     if (`sha256:${hash.digest('hex')}` !== shard.digest) fail('digest_mismatch', shard.key);
   } else {
     for (const { ordinal, begin, end } of entries) {
-      for await (const { at, bytes } of pieces(store, shard.key, begin, wanted.has(ordinal) ? end : begin)) {
+      for await (const { at, bytes } of pieces(read, shard.key, begin, wanted.has(ordinal) ? end : begin)) {
         tensors.get(ordinal)?.set(bytes, at - begin);
       }
     }

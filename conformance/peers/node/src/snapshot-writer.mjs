@@ -8,7 +8,7 @@ import { SHARD_TYPE } from './records.mjs';
 import { layoutOrder, writeShardHeader } from './shard.mjs';
 import { formatHex, u64Add } from './u64.mjs';
 
-/** @typedef {import('./store.mjs').Store} Store */
+/** @typedef {import('./store.mjs').Writer} Writer */
 /** @typedef {import('./table.mjs').TensorTable} TensorTable */
 
 /** A shard is closed when it has come to this size. */
@@ -17,7 +17,7 @@ const CHUNK_BYTES = 16 * 1024 ** 2;
 
 /**
  * Stores a small object under a key of its own; one that is there is ours (KEY-4).
- * @param {Store} store
+ * @param {Writer} store
  * @param {string} key
  * @param {string} mediaType
  * @param {Uint8Array} bytes
@@ -32,7 +32,7 @@ export async function storeOnce(store, key, mediaType, bytes) {
 /** FIL-1. @param {string} name */
 const fileType = (name) => (name.endsWith('.json') ? 'application/json' : 'application/octet-stream');
 
-/** @param {Store} store @param {string} key @param {string} name @param {Uint8Array} bytes */
+/** @param {Writer} store @param {string} key @param {string} name @param {Uint8Array} bytes */
 export async function storeFile(store, key, name, bytes) {
   return { ...(await storeOnce(store, key, fileType(name), bytes)), name };
 }
@@ -53,7 +53,7 @@ function* runs(table) {
 
 /**
  * Writes the shards and the index of a snapshot.
- * @param {Store} store
+ * @param {Writer} store
  * @param {string} folder the data folder
  * @param {TensorTable} table
  * @param {Map<number, Uint8Array>} tensors

@@ -3,25 +3,16 @@ import { createHash } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { AwsV4Signer } from 'aws4fetch';
 import { DeltawireError, fail, isCode } from './errors.mjs';
+import { ERROR_BYTES, exchange, follow, isNoAnswer, isRedirect, isSuccess, isTransient } from './http.mjs';
 import { requireKey } from './keys.mjs';
 import { decodeXml, xmlValues } from './xml.mjs';
 
 const ATTEMPTS = 6;
 const PAUSE_MS = 100;
-/** The time of one attempt without an answer (STO-9): a base, and more for large bodies. */
-const ATTEMPT_MS = 30000;
-const SLOWEST_BYTES_PER_MS = 256;
 const UPLOAD_PART_BYTES = 16 * 1024 * 1024;
-/** Bytes of an error answer that are looked at. */
-const ERROR_BYTES = 65536;
 const LIST_BYTES = 16 * 1024 * 1024;
 
-/**
- * @typedef {object} Answer
- * @property {number} status
- * @property {Headers} headers
- * @property {Uint8Array} body
- */
+/** @typedef {import('./http.mjs').Answer} Answer */
 
 /** An answer that is no success and is not tried again. */
 class Refused extends Error {
@@ -32,29 +23,6 @@ class Refused extends Error {
     this.code = xmlValues(Buffer.from(answer.body).toString('utf8'), 'Code')[0] ?? '';
     this.mayHaveArrived = mayHaveArrived;
   }
-}
-
-/** Whether an answer says nothing about the request (STO-18, STO-21). @param {number} status */
-const isTransient = (status) => status === 408 || status === 409 || status === 429 || (status >= 500 && status !== 501);
-
-/** Whether a request failed without an answer, or with a part of one. @param {any} error */
-const isNoAnswer = (error) =>
-  error?.name === 'TimeoutError' || (error instanceof TypeError && error.cause !== undefined);
-
-/**
- * The body of an answer, up to a bound (STO-12).
- * @param {Response} response
- * @param {number} most
- */
-async function bodyOf(response, most) {
-  const chunks = [];
-  let length = 0;
-  for await (const chunk of /** @type {any} */ (response.body ?? [])) {
-    length += chunk.length;
-    if (length > most) fail('limit_exceeded', `an answer of more than ${most} bytes`);
-    chunks.push(chunk);
-  }
-  return new Uint8Array(Buffer.concat(chunks));
 }
 
 /** A store in a bucket. Keys are addressed by path. */
@@ -88,12 +56,10 @@ export class S3Store {
    * One attempt.
    * @param {string} method
    * @param {string} url
-   * @param {Record<string, string>} headers
-   * @param {Uint8Array | undefined} body
-   * @param {number} most
+   * @param {{headers: Record<string, string>, body?: Uint8Array, most: number, isObject: boolean}} request
    * @returns {Promise<Answer>}
    */
-  async once(method, url, headers, body, most) {
+  async once(method, url, { headers, body, most, isObject }) {
     const contentHash = createHash('sha256')
       .update(body ?? '')
       .digest('hex');
@@ -104,34 +70,27 @@ export class S3Store {
       ...this.credentials,
     });
     const signed = await signer.sign();
-    signed.headers.set('accept-encoding', 'identity');
-    const bytes = (body?.length ?? 0) + Math.min(most, UPLOAD_PART_BYTES * 4);
-    const time = ATTEMPT_MS + Math.ceil(bytes / SLOWEST_BYTES_PER_MS);
-    const response = await fetch(signed.url, {
-      method,
-      headers: signed.headers,
-      body: /** @type {any} */ (body),
-      redirect: 'manual',
-      signal: AbortSignal.timeout(time),
-    });
-    const bound = response.ok ? most : ERROR_BYTES;
-    try {
-      return { status: response.status, headers: response.headers, body: await bodyOf(response, bound) };
-    } catch (error) {
-      if (!response.ok && isCode(error, 'limit_exceeded'))
-        return { status: response.status, headers: response.headers, body: new Uint8Array(0) };
-      throw error;
-    }
+    const from = signed.url.href;
+    const answer = await exchange(from, { method, headers: signed.headers, body, most });
+    if (!isObject || !isRedirect(answer)) return answer;
+    // Section 5.9: a gateway may point to where the bytes are. Of the two it knows the version token.
+    const found = await follow(answer, from, { headers, most });
+    const token = answer.headers.get('etag');
+    if (!token) return found;
+    const received = new Headers(found.headers);
+    received.set('etag', token);
+    return { ...found, headers: received };
   }
 
   /**
    * A request, repeated while nothing definite is known (STO-20).
    * @param {string} method
    * @param {string} url
-   * @param {{headers?: Record<string, string>, body?: Uint8Array, most?: number}} [options]
+   * @param {{headers?: Record<string, string>, body?: Uint8Array, most?: number, isObject?: boolean}} [options]
+   *   `isObject` where an object is read, whose bytes may be elsewhere
    * @returns {Promise<Answer>}
    */
-  async request(method, url, { headers = {}, body, most = ERROR_BYTES } = {}) {
+  async request(method, url, { headers = {}, body, most = ERROR_BYTES, isObject = false } = {}) {
     const isPut = method === 'PUT';
     let mayHaveArrived = false;
     /** @type {unknown} */
@@ -139,10 +98,10 @@ export class S3Store {
     for (let attempt = 0; attempt < ATTEMPTS; attempt += 1) {
       if (attempt > 0) await sleep(PAUSE_MS * 2 ** (attempt - 1));
       try {
-        const answer = await this.once(method, url, headers, body, most);
-        if (answer.status >= 200 && answer.status < 300) return answer;
+        const answer = await this.once(method, url, { headers, body, most, isObject });
+        if (isSuccess(answer)) return answer;
         last = new Refused(answer, mayHaveArrived);
-        if (!isTransient(answer.status)) throw last;
+        if (answer.status !== 409 && !isTransient(answer)) throw last; // STO-18
         // 409 and 429 were refused before anything was done; after the others nobody knows.
         if (answer.status !== 409 && answer.status !== 429) mayHaveArrived = isPut;
       } catch (error) {
@@ -179,9 +138,14 @@ export class S3Store {
     }
   }
 
+  /** The bytes of an object. @param {string} key @param {number} most @param {Record<string, string>} [headers] */
+  read(key, most, headers) {
+    return this.mapped(key, this.request('GET', this.url(key), { headers, most, isObject: true }));
+  }
+
   /** @param {string} key @param {number} maxBytes */
   async get(key, maxBytes) {
-    const { headers, body } = await this.mapped(key, this.request('GET', this.url(key), { most: maxBytes }));
+    const { headers, body } = await this.read(key, maxBytes);
     return { bytes: body, token: tokenOf(headers, key) };
   }
 
@@ -194,7 +158,7 @@ export class S3Store {
     const range = { range: `bytes=${start}-${start + length - 1}` };
     let answer;
     try {
-      answer = await this.mapped(key, this.request('GET', this.url(key), { headers: range, most: length }));
+      answer = await this.read(key, length, range);
     } catch (error) {
       if (isCode(error, 'limit_exceeded')) fail('store_unfit', 'the store ignores ranges', error);
       throw error;

@@ -1,7 +1,7 @@
 // The adapter, driven as the conformance suite drives it.
 import assert from 'node:assert/strict';
 import { spawn } from 'node:child_process';
-import { mkdir, readFile, writeFile } from 'node:fs/promises';
+import { mkdir, readFile, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { createInterface } from 'node:readline';
 import { test } from 'node:test';
@@ -73,6 +73,15 @@ test('publish, materialize, show, follow and lease', async (t) => {
   assert.equal((await call('nonsense')).status, 2);
   server.stdin.end();
   assert.equal(await ended(server), 0);
+
+  const paused = start('publish', join(root, 'paused'), input, '{"pause_after":1,"single_writer":true}');
+  const said = createInterface({ input: paused.stdout })[Symbol.asyncIterator]();
+  assert.equal(JSON.parse((await said.next()).value).version, 0);
+  assert.deepEqual(JSON.parse((await said.next()).value), { paused: 1 });
+  await rm(join(input, '2'), { recursive: true });
+  paused.stdin.end();
+  assert.equal(JSON.parse((await said.next()).value).version, 1);
+  assert.deepEqual([(await said.next()).done, await ended(paused)], [true, 0]);
 
   const lease = start('lease', store, 'me', '{"ttl_ms":8000}');
   const [line] = await Promise.all([createInterface({ input: lease.stdout })[Symbol.asyncIterator]().next()]);

@@ -11,6 +11,8 @@ export class FakeS3 {
   uploads = new Map();
   /** @type {((method: string, key: string) => 'drop' | 'lose' | number | undefined)} what to do instead of answering */
   fault = () => undefined;
+  /** Where the bytes of an object are, as far as they are elsewhere. @type {((path: string) => string) | undefined} */
+  elsewhere = undefined;
   requests = 0;
 
   /** Starts it and points the environment at it. @param {import('node:test').TestContext} t */
@@ -22,6 +24,7 @@ export class FakeS3 {
       this.server.close();
     });
     const { port } = /** @type {any} */ (this.server.address());
+    this.port = port;
     Object.assign(process.env, {
       AWS_ENDPOINT_URL: `http://127.0.0.1:${port}`,
       AWS_ACCESS_KEY_ID: 'id',
@@ -41,6 +44,13 @@ export class FakeS3 {
     const method = /** @type {string} */ (request.method);
     const fault = this.fault(method, key);
     if (fault === 'drop') return request.socket.destroy();
+    const isAtHome = request.headers.host?.startsWith('127.0.0.1');
+    const { authorization, 'x-amz-date': date } = request.headers;
+    if (!isAtHome && (authorization || date)) return request.socket.destroy(); // no credentials there
+    if (isAtHome && method === 'GET' && this.elsewhere && this.objects.has(key)) {
+      response.writeHead(302, { location: this.elsewhere(url.pathname), 'content-length': 0 });
+      return response.end();
+    }
     const answer =
       typeof fault === 'number' ? { status: fault } : this.answer(method, key, url.searchParams, request.headers, body);
     if (fault === 'lose') return request.socket.destroy();

@@ -4,6 +4,7 @@ import { readdir, symlink } from 'node:fs/promises';
 import { join } from 'node:path';
 import { test } from 'node:test';
 import { Consumer } from '../src/consumer.mjs';
+import { placeOf } from '../src/http.mjs';
 import { Producer } from '../src/producer.mjs';
 import { openStore } from '../src/store.mjs';
 import { FakeS3 } from './fake-s3.mjs';
@@ -17,6 +18,11 @@ const STORES = {
   disk: async (t) => openStore(`file://${await folder(t)}`),
   s3: async (t) => {
     await new FakeS3().start(t);
+    return openStore('s3://bucket/some/prefix');
+  },
+  's3 with redirects': async (t) => {
+    const server = await new FakeS3().start(t);
+    server.elsewhere = (path) => `http://localhost:${server.port}${path}`;
     return openStore('s3://bucket/some/prefix');
   },
 };
@@ -157,6 +163,36 @@ test('s3: faults', async (t) => {
     /no more/,
   );
   assert.equal(server.uploads.has('p/never'), false);
+});
+
+test('s3: redirects', async (t) => {
+  const server = await new FakeS3().start(t);
+  const store = openStore('s3://bucket');
+  const token = await store.putCreate('a', bytes('12345'));
+  const there = (/** @type {string} */ path) => `http://localhost:${server.port}${path}`;
+  server.elsewhere = there;
+  let home = 0;
+  const count = (/** @type {number} */ n) => {
+    home = n;
+    server.fault = (method) => (method === 'GET' && home++ === 1 ? 403 : undefined);
+  };
+  count(0); // the place says that the address is out of date: it is asked for anew
+  assert.deepEqual([text((await store.get('a', 5)).bytes), (await store.get('a', 5)).token], ['12345', token]);
+  server.fault = () => undefined;
+  for (const place of ['/bucket/a', 'file:///a', 'http://', `http://me:you@localhost:${server.port}/bucket/a`]) {
+    server.elsewhere = () => place;
+    const { requests } = server;
+    await assert.rejects(store.get('a', 5), code('store_unavailable')); // in circles, or not followed
+    assert.ok(server.requests - requests <= 6);
+  }
+  const answer = (/** @type {string} */ location) => ({
+    status: 302,
+    headers: new Headers({ location }),
+    body: new Uint8Array(0),
+  });
+  assert.equal(placeOf(answer('/b?c'), 'https://s3/a'), 'https://s3/b?c');
+  assert.equal(placeOf(answer('https://cdn/b'), 'http://s3/a'), 'https://cdn/b');
+  assert.throws(() => placeOf(answer('http://cdn/b'), 'https://s3/a'), code('store_unavailable'));
 });
 
 test('s3: no answer at all', async (t) => {
