@@ -56,14 +56,16 @@ def hub_location(url: str) -> HubLocation:
     Raises:
         InvalidArgumentError: it is no bucket's URL, has an unknown option, or credentials in it.
     """
-    parts = urlsplit(url)
+    parts, shown = urlsplit(url), url.partition("?")[0][:80]
     if "@" in parts.netloc or "@" in parts.path:
         # URLs end up in logs, records and process lists; and buckets have no revisions
         raise InvalidArgumentError("an hf:// URL must not hold credentials or revisions; a token comes from HF_TOKEN")
     if parts.netloc != "buckets" or parts.fragment:
-        raise InvalidArgumentError(f"a stream on the Hub is in a bucket, {_FORM}; got {url[:80]}")
+        raise InvalidArgumentError(f"a stream on the Hub is in a bucket, {_FORM}; got {shown}")
     namespace, _, rest = parts.path.strip("/").partition("/")
     name, _, prefix = rest.partition("/")
+    if not name:
+        raise InvalidArgumentError(f"{shown} names no bucket; its URL is {_FORM}")
     for part in (namespace, name):
         if not _NAME.fullmatch(part):
             raise InvalidArgumentError(f"{part[:80]!r} is no name on the Hub; a bucket's URL is {_FORM}")
