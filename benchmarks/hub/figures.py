@@ -146,6 +146,8 @@ def _limits(asked: Asked, slow: Paced, idle: Paced) -> Iterator[Figure]:
     yield _limit(f"the same and {idle.followers} followers", trainer + renewals, API_LIMIT, note)
     note = f"and {published:.0f} of the trainer's"
     yield _limit(f"a follower of a version every {_PACE:g} s", followed, RESOLVE_LIMIT, note)
+    note = "the trainer and all of them by one account"
+    yield _limit(f"{idle.followers} such followers", idle.followers * followed + published, RESOLVE_LIMIT, note)
     yield _limit(f"{idle.followers} idle followers", resting, RESOLVE_LIMIT, "one account for all")
 
 

@@ -86,7 +86,7 @@ def test_it_is_not_looked_at_more_often_than_the_hub_bears(
     monkeypatch.setattr("deltawire.consumer.follower.time.sleep", sleep)
     for options in ((), ("--interval", 0.2)):
         assert run("follow", RUN, *options, "--timeout", 9).status == 6
-    assert pauses[0] == 10 * pauses[1]
+    assert pauses == [1.0, 0.2]
 
 
 def test_looking(run: Run, hub: HubEmulator, checkpoints: list[Path], tmp_path: Path) -> None:

@@ -95,6 +95,8 @@ def test_what_to_do_about_a_refusal(endpoint: str, status: int, code: str, words
         "s3://bucket?addressing_style=odd",
         "s3://bucket?endpoint_url=ftp://x",
         "s3://bucket?endpoint_url=http://",
+        "s3://[bucket/x",
+        "s3://bucket?endpoint_url=http://[host",
     ],
 )
 def test_unusable_urls_are_refused(url: str) -> None:

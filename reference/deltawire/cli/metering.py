@@ -46,6 +46,7 @@ class MeteredStore(Store):
         self.url = store.url
         self.guarantees = store.guarantees
         self.poll_seconds = store.poll_seconds
+        self.closest_poll_seconds = store.closest_poll_seconds
         self.deletes_at_once = store.deletes_at_once
         self.alternative = store.alternative
 

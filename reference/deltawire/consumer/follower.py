@@ -211,21 +211,23 @@ class Follower:
             until: stop at this version, and never go past it.
             every_version: stop at each version that is still there instead of going straight to the newest.
             interval: most seconds between looks at the store while there is nothing new; None for what suits it.
-                Soon after an update looks are closer, down to an eighth of it, so that a version is noticed late by no
-                more than a small part of the time that it took to make.
+                Soon after an update looks are closer, down to an eighth of it where the store bears that, so that a
+                version is noticed late by no more than a small part of the time that it took to make.
             timeout: seconds to wait for the next update.
 
         Raises:
             DeadlineExceededError: no update came in time.
         """
-        interval = self._transfer.store.poll_seconds if interval is None else interval
+        store = self._transfer.store
+        interval = store.poll_seconds if interval is None else interval
+        closest = max(interval / 8, store.closest_poll_seconds)
         while until is None or self.version is None or self.version < until:
             deadline = Deadline.after(timeout)
             waiting = time.monotonic()
             update = self._next(deadline, until, every_version=every_version)
             while update is None:
                 left = deadline.remaining()
-                pause = min(interval, max(interval / 8, (time.monotonic() - waiting) * _LATE))
+                pause = min(interval, max(closest, (time.monotonic() - waiting) * _LATE))
                 time.sleep(pause if left is None else min(pause, left))
                 update = self._next(deadline, until, every_version=every_version)
             yield update

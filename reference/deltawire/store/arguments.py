@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from urllib.parse import SplitResult, urlsplit
+
 from deltawire.errors import InvalidArgumentError
 from deltawire.store.base import check_key
 
@@ -28,3 +30,15 @@ def check_range(start: int, length: int) -> None:
     """
     if start < 0 or length < 0:
         raise InvalidArgumentError(f"a range needs start >= 0 and length >= 0, got {start} and {length}")
+
+
+def split_url(url: str) -> SplitResult:
+    """Take a URL apart.
+
+    Raises:
+        InvalidArgumentError: it has brackets that are no address, or characters that are none of a host's name.
+    """
+    try:
+        return urlsplit(url)
+    except ValueError as error:
+        raise InvalidArgumentError(f"a malformed URL: {error}") from error

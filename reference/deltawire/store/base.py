@@ -69,6 +69,8 @@ class Store(ABC):
     guarantees: Guarantees
     poll_seconds: float = 0.2
     """How often it may well be asked for what is new, if nobody says."""
+    closest_poll_seconds: float = 0.0
+    """How soon it may be asked again, though what is asked for may be there any moment."""
     deletes_at_once: int = 1
     """How many keys ``delete_all`` removes in about one request."""
     alternative: str = ""
