@@ -103,7 +103,7 @@ def follow(  # noqa: PLR0913, PLR0917 - typer makes options of these
             updates = _once(follower, timeout)
         else:
 
-            def following() -> Iterator[Update]:
+            def following(timeout: float | None) -> Iterator[Update]:
                 return follower.follow(until=until, every_version=every_version, interval=interval, timeout=timeout)
 
             updates = _lasting(following, timeout)
@@ -126,26 +126,28 @@ def _once(follower: Follower, timeout: float | None) -> Iterator[Update]:
         yield update
 
 
-def _lasting(following: Callable[[], Iterator[Update]], timeout: float | None) -> Iterator[Update]:
+def _lasting(following: Callable[[float | None], Iterator[Update]], timeout: float | None) -> Iterator[Update]:
     """Go on after what may pass, such as a rate limit, for ``timeout`` seconds without an update, or for ever."""
     from deltawire.cli.errors import warn  # noqa: PLC0415
 
     last, pause, told = time.monotonic(), _FIRST_PAUSE, False
     while True:
+        left = None if timeout is None else max(last + timeout - time.monotonic(), 0.0)
         try:
-            for update in following():
-                yield update
-                last, pause, told = time.monotonic(), _FIRST_PAUSE, False
+            update = next(following(left), None)
         except StoreUnavailableError as error:
             if timeout is not None and time.monotonic() + pause > last + timeout:
                 raise
             if not told:
                 warn(f"{error}; it is tried again until it works")
                 told = True
+            time.sleep(pause)
+            pause = min(2 * pause, _LONGEST_PAUSE)
         else:
-            return
-        time.sleep(pause)
-        pause = min(2 * pause, _LONGEST_PAUSE)
+            if update is None:
+                return
+            yield update
+            last, pause, told = time.monotonic(), _FIRST_PAUSE, False
 
 
 def _with_progress(
