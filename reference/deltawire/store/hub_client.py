@@ -381,8 +381,8 @@ def _file(answer: httpx2.Response) -> File:
 
 
 def _told(answer: httpx2.Response) -> str:
-    # in whatever letters it says it is, which the HTTP client would try
-    return answer.headers.get("X-Error-Message") or answer.content[:1000].decode(errors="replace") or answer.reason_phrase
+    body = answer.content[:1000].decode(errors="replace")  # whatever letters it says it is in: not all are letters
+    return answer.headers.get("X-Error-Message") or body or answer.reason_phrase
 
 
 def _short(said: str) -> str:
