@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from urllib.parse import SplitResult, urlsplit
+
 from deltawire.errors import InvalidArgumentError
 from deltawire.store.base import check_key
 
@@ -18,6 +20,20 @@ def check_prefix(prefix: str) -> str:
             raise InvalidArgumentError(f"a listing prefix is empty or ends in '/', got {prefix[:80]!r}")
         check_key(prefix[:-1])
     return prefix
+
+
+def split_url(url: str) -> SplitResult:
+    """The parts of a URL.
+
+    Raises:
+        InvalidArgumentError: it has none, such as one with a bracket that is not closed.
+    """
+    try:
+        parts = urlsplit(url)
+        _ = parts.port  # looks at it
+    except ValueError as error:
+        raise InvalidArgumentError(f"that is no URL: {error}") from None
+    return parts
 
 
 def check_range(start: int, length: int) -> None:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 import re
 from dataclasses import dataclass
-from urllib.parse import parse_qsl, urlsplit
+from urllib.parse import parse_qsl
 
 from deltawire.errors import InvalidArgumentError, InvalidKeyError
+from deltawire.store.arguments import split_url
 from deltawire.store.base import check_key
 
 HUB = "https://huggingface.co"
@@ -56,7 +57,7 @@ def hub_location(url: str) -> HubLocation:
     Raises:
         InvalidArgumentError: it is no bucket's URL, has an unknown option, or credentials in it.
     """
-    parts = urlsplit(url)
+    parts = split_url(url)
     if "@" in parts.netloc or "@" in parts.path:
         # URLs end up in logs, records and process lists; and buckets have no revisions
         raise InvalidArgumentError("an hf:// URL must not hold credentials or revisions; a token comes from HF_TOKEN")
@@ -82,7 +83,13 @@ def _endpoint(query: str) -> str:
     if unknown or len(options) != len(parse_qsl(query, keep_blank_values=True)):
         raise InvalidArgumentError(f"{(unknown or ['endpoint'])[0][:40]!r} in a bucket's URL; it takes endpoint, once")
     endpoint = (options.get("endpoint") or os.environ.get("HF_ENDPOINT") or HUB).rstrip("/")
-    parts = urlsplit(endpoint)
-    if parts.scheme not in {"http", "https"} or not parts.hostname or "@" in parts.netloc or parts.query:
+    parts = split_url(endpoint)
+    if (
+        parts.scheme not in {"http", "https"}
+        or not parts.hostname
+        or "@" in parts.netloc
+        or parts.query
+        or parts.fragment
+    ):
         raise InvalidArgumentError("the Hub's endpoint is http(s)://HOST[:PORT], without credentials")
     return endpoint

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 import re
-from urllib.parse import unquote, urlsplit
+from urllib.parse import unquote
 
 from deltawire.errors import InvalidArgumentError
+from deltawire.store.arguments import split_url
 from deltawire.store.base import Store
 
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
@@ -61,7 +62,7 @@ def _local(path: str) -> Store:
 
 
 def _path_of(url: str) -> str:
-    parts = urlsplit(url)
+    parts = split_url(url)
     if parts.netloc not in {"", "localhost"} or parts.query or parts.fragment:
         raise InvalidArgumentError(f"a file URL is file:///PATH, got {url[:80]!r}")
     return unquote(parts.path)

@@ -6,9 +6,10 @@ import os
 import re
 from dataclasses import dataclass
 from typing import Literal, cast
-from urllib.parse import parse_qsl, urlsplit
+from urllib.parse import parse_qsl
 
 from deltawire.errors import InvalidArgumentError, InvalidKeyError
+from deltawire.store.arguments import split_url
 from deltawire.store.base import check_key
 
 AddressingStyle = Literal["auto", "path", "virtual"]
@@ -56,7 +57,7 @@ def s3_location(url: str) -> S3Location:
     Raises:
         InvalidArgumentError: the URL has no usable bucket or prefix, an unknown option, or credentials in it.
     """
-    parts = urlsplit(url)
+    parts = split_url(url)
     if "@" in parts.netloc:
         # URLs end up in logs, records and process lists
         raise InvalidArgumentError("an s3:// URL must not hold credentials; use the environment or a profile")
@@ -104,14 +105,14 @@ def _environment(*names: str) -> str | None:
 def _checked_endpoint(endpoint: str | None) -> str | None:
     if endpoint is None:
         return None
-    parts = urlsplit(endpoint)
+    parts = split_url(endpoint)
     if parts.scheme not in {"http", "https"} or not parts.hostname or "@" in parts.netloc or parts.query:
         raise InvalidArgumentError("an S3 endpoint is http(s)://HOST[:PORT][/PATH], without credentials")
     return endpoint
 
 
 def _hub_namespace(endpoint: str | None) -> str | None:
-    parts = urlsplit(endpoint or "")
+    parts = split_url(endpoint or "")
     return parts.path.strip("/") if parts.hostname == _HUB_GATEWAY else None
 
 
