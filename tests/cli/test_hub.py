@@ -278,10 +278,10 @@ def test_following_goes_on_when_a_failure_has_passed(
 
 
 def test_time_without_an_update_counts_across_failures(
-    run: Run, hub: HubEmulator, monkeypatch: pytest.MonkeyPatch
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(following, "_FIRST_PAUSE", 0.01)
-    given, waits = list[float | None](), iter([0.6, 0.0, 0.3, 0.0])
+    given, waits = list[float | None](), iter([0.2, 0.4, 0.0, 0.3, 0.0])
 
     def follow(timeout: float | None) -> Iterator[Any]:
         given.append(timeout)
@@ -290,9 +290,11 @@ def test_time_without_an_update_counts_across_failures(
             raise StoreUnavailableError("it does not answer")
         yield "an update"
 
+    monkeypatch.setattr(following, "_TOLD_AGAIN", 0.0)
     updates = following._lasting(follow, 1.0)
     assert [str(next(updates)) for _ in range(2)] == ["an update"] * 2
-    assert [value is not None and round(value, 1) for value in given] == [1.0, 0.4, 1.0, 0.7]
+    assert [value is not None and round(value, 1) for value in given] == [1.0, 0.8, 0.4, 1.0, 0.7]
+    assert capsys.readouterr().err.count("it is tried again") == 3
 
 
 @pytest.mark.parametrize("end", ["interrupt", "timeout"])
