@@ -200,6 +200,11 @@ def test_a_profile_says_where_the_gateway_is(
     ran = run("log", "s3://nowhere/run?profile=hf")
     assert ran.status == 4
     assert f"bucket nowhere does not exist at {hub.s3_endpoint('alice')}" in ran.err
+    secret = hub.s3_endpoint("alice").replace("://", "://me:secret@")
+    (tmp_path / "config").write_text(f"[profile hf]\nendpoint_url = {secret}\n{keys}")
+    ran = run("log", "s3://nowhere/run?profile=hf")
+    assert ran.status == 4
+    assert "secret" not in ran.err + ran.out
 
 
 @pytest.mark.parametrize(
