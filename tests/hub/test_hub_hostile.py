@@ -100,6 +100,16 @@ def test_redirects(store: HubStore, answer: Answer, location: str) -> None:
         store.head("x")
 
 
+def test_what_has_moved_is_not_done(store: HubStore, answer: Answer) -> None:
+    """Such as by a bucket's old name: only the route for downloads is followed."""
+    answer.status, answer.headers = 307, {"Location": "/api/buckets/alice/new?secret=1"}
+    for act in (lambda: list(store.list("")), lambda: store.delete("x"), lambda: store.open_all(list("abcdefghijkl"))):
+        answer.asked = 0
+        with pytest.raises(StoreUnavailableError, match=r"307: it has moved to /api/buckets/alice/new$"):
+            act()
+        assert answer.asked == 1
+
+
 @pytest.mark.parametrize("location", ["http://[x", "//[", "http://a]b/", "//other.invalid/", "http:"])
 def test_further_pages(store: HubStore, answer: Answer, location: str) -> None:
     answer.headers, answer.body = {"Link": f'<{location}>; rel="next"'}, b"[]"

@@ -49,6 +49,7 @@ _ANSWER_BYTES = 64 << 20
 """A longer body is not read; a page of 5,000 names has a few MiB."""
 _PAGES = 1_000_000
 _REDIRECTS = 3
+_MOVED = frozenset({301, 302, 303, 307, 308})
 _BUCKET_MISSING = "RepoNotFound"
 _PATH_MISSING = "EntryNotFound"
 _OFFLINE = "Offline"
@@ -195,7 +196,7 @@ class HubClient:
         url = f"{self.location.endpoint}/buckets/{self.location.bucket}/resolve/{quote(path, safe='')}"
         for _ in range(_REDIRECTS):
             try:
-                answer = self._request("HEAD", url, headers={"Accept-Encoding": "identity"})
+                answer = self._request("HEAD", url, headers={"Accept-Encoding": "identity"}, accepted=_MOVED)
             except HubFailure as failure:
                 if failure.status == 404 and not failure.code:  # a HEAD has no body to say what is missing
                     raise HubFailure(failure.message, status=404, code=_PATH_MISSING) from failure
@@ -246,7 +247,7 @@ class HubClient:
             f"{self.location.api}/batch",
             headers={"Content-Type": "application/x-ndjson"},
             content=lines,
-            accepted={422},  # says which failed, and that all did
+            accepted=frozenset({422}),  # says which failed, and that all did
         )
         report = _decode(answer, _Report)
         if answer.status_code == 422 and not report.failed:
@@ -318,7 +319,7 @@ class HubClient:
         url: str,
         *,
         headers: Mapping[str, str] | None = None,
-        accepted: frozenset[int] | set[int] = frozenset(),
+        accepted: frozenset[int] = frozenset(),
         **arguments: Any,
     ) -> httpx2.Response:
         sent = {**self.headers(), "Accept-Encoding": "gzip", **(headers or {})}
@@ -332,7 +333,7 @@ class HubClient:
             raise HubFailure(f"{self.location.endpoint} was not asked: HF_HUB_OFFLINE is set", code=_OFFLINE) from error
         except (httpx2.HTTPError, httpx2.InvalidURL, httpx2.StreamError, OSError) as error:
             raise HubFailure(f"{type(error).__name__}: {error}") from error
-        if answer.status_code < 400 or answer.status_code in accepted:
+        if answer.status_code < 300 or answer.status_code in accepted:
             return answer
         raise HubFailure(
             _told(answer),
@@ -381,6 +382,8 @@ def _file(answer: httpx2.Response) -> File:
 
 
 def _told(answer: httpx2.Response) -> str:
+    if answer.status_code in _MOVED and "Location" in answer.headers:
+        return f"it has moved to {answer.headers['Location'].partition('?')[0]}"
     body = answer.content[:1000].decode(errors="replace")  # whatever letters it says it is in: not all are letters
     return answer.headers.get("X-Error-Message") or body or answer.reason_phrase
 
