@@ -5,17 +5,21 @@ from __future__ import annotations
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
+import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from huggingface_hub import constants
 from huggingface_hub.utils import close_session
 
 from deltawire.cli import following
-from deltawire.errors import DeadlineExceededError
+from deltawire.errors import DeadlineExceededError, StoreUnavailableError
 from deltawire.store.hub_location import hub_location
 from tests.checkpoints import read_checkpoint
 from tests.cli.conftest import STEPS, Run
@@ -196,6 +200,11 @@ def test_a_profile_says_where_the_gateway_is(
     ran = run("log", "s3://nowhere/run?profile=hf")
     assert ran.status == 4
     assert f"bucket nowhere does not exist at {hub.s3_endpoint('alice')}" in ran.err
+    secret = hub.s3_endpoint("alice").replace("://", "://me:secret@")
+    (tmp_path / "config").write_text(f"[profile hf]\nendpoint_url = {secret}\n{keys}")
+    ran = run("log", "s3://nowhere/run?profile=hf")
+    assert ran.status == 4
+    assert "secret" not in ran.err + ran.out
 
 
 @pytest.mark.parametrize(
@@ -271,6 +280,45 @@ def test_following_goes_on_when_a_failure_has_passed(
     hub.fault(Fault(match="^HEAD /buckets/.*versions", status=429, headers=limit, times=1000))
     ran = run("follow", RUN, "--until", STEPS - 1, "--timeout", 0.2, "--json")
     assert (ran.status, ran.json["error"]) == (4, "store_unavailable")
+
+
+def test_time_without_an_update_counts_across_failures(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(following, "_FIRST_PAUSE", 0.01)
+    given, waits = list[float | None](), iter([0.2, 0.4, 0.0, 0.3, 0.0])
+
+    def follow(timeout: float | None) -> Iterator[Any]:
+        given.append(timeout)
+        if (wait := next(waits)) > 0:
+            time.sleep(wait)
+            raise StoreUnavailableError("it does not answer")
+        yield "an update"
+
+    monkeypatch.setattr(following, "_TOLD_AGAIN", 0.0)
+    updates = following._lasting(follow, 1.0)
+    assert [str(next(updates)) for _ in range(2)] == ["an update"] * 2
+    assert [value is not None and round(value, 1) for value in given] == [1.0, 0.8, 0.4, 1.0, 0.7]
+    assert capsys.readouterr().err.count("it is tried again") == 3
+
+
+@pytest.mark.parametrize("end", ["interrupt", "timeout"])
+def test_nobody_waits_for_what_is_not_needed_any_more(hub: HubEmulator, end: str) -> None:
+    """As where a thread waits until a rate limit ends."""
+    limit = {"RateLimit": '"resolvers";r=0;t=50'}
+    limited = threading.Event()
+    hub.before("^HEAD /buckets/.*versions", lambda asked: limited.set(), times=1000)
+    hub.fault(Fault(match="^HEAD /buckets/.*versions", status=429, headers=limit, times=1000))
+    command = [sys.executable, "-m", "deltawire", "follow", RUN, *(("--timeout", "1") if end == "timeout" else ())]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    try:
+        assert limited.wait(30)
+        if end == "interrupt":
+            process.send_signal(signal.SIGINT)
+        _, errors = process.communicate(timeout=20)
+    finally:
+        process.kill()
+    assert (process.returncode, errors.count("\n")) == ((130, 2) if end == "interrupt" else (6, 2))
 
 
 def test_nothing_of_the_clients_is_printed(hub: HubEmulator, checkpoints: list[Path]) -> None:

@@ -61,6 +61,24 @@ def test_a_follower_that_goes_on_writes_nothing_on_its_way() -> None:
         assert not [call for call in store.log[calls:] if call.key.startswith(keys.PINS)], "a write in the way of bytes"
 
 
+def test_the_boundary_is_looked_at_now_and_then_however_long_the_ttl(monkeypatch: pytest.MonkeyPatch) -> None:
+    """LAT-5: in case pins are not heeded."""
+    store = FaultyStore(line())
+    with Follower(store, pin_ttl=86_400) as follower:
+        follower.poll()
+        later = 0.0
+        now = time.monotonic
+        monkeypatch.setattr("deltawire.consumer.pinning.time.monotonic", lambda: now() + later)
+        calls = len(store.log)
+        for _ in range(3):
+            assert follower.poll() is None
+        assert keys.RETENTION not in {call.key for call in store.log[calls:]}
+        later = 31.0
+        for _ in range(3):
+            assert follower.poll() is None
+        assert [call.key for call in store.log[calls:]].count(keys.RETENTION) == 1
+
+
 def test_without_a_pin() -> None:
     store = FaultyStore(line())
     with Follower(store, pin=False) as follower:

@@ -106,6 +106,21 @@ def test_what_confirms_a_pin(
     assert pin.confirmed is confirmed
 
 
+def test_a_pin_that_is_written_while_the_boundary_is_read_is_not_confirmed(store: Late) -> None:
+    """PIN-4: whoever moves the boundary may have looked at the pins before, and move it after."""
+    pin = new_pin(store)
+
+    def read() -> Retention:
+        retention = retention_of(store.inner)
+        pin.renew()  # by its heartbeat, as the first write has failed
+        return retention
+
+    pin.confirm(read)
+    assert (pin.covers, pin.confirmed) == (True, False)
+    pin.confirm(lambda: retention_of(store.inner))
+    assert pin.confirmed
+
+
 def test_a_pin_that_is_not_written_is_not_confirmed(store: Late) -> None:
     pin = new_pin(store)
     pin.confirm(Retention)

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Iterator, Sequence
+
 import pytest
 
 from deltawire.deadline import Deadline
-from deltawire.errors import MissingObjectError, ObjectNotFoundError
+from deltawire.errors import MissingObjectError, ObjectNotFoundError, StoreDeniedError, StoreUnavailableError
 from deltawire.reading.transfer import RangeRequest, Transfer
 from deltawire.store import S3Store
+from deltawire.store.base import OpenObject
 from deltawire.store.hub import HubStore
 from deltawire.store.probe import probe
-from tests.hub.emulator import HubEmulator
+from tests.hub.emulator import Fault, HubEmulator
 from tests.hub.hub_contract import HubContract
 from tests.hub.places import EmulatedPlace
 
@@ -88,7 +92,8 @@ def test_what_has_not_changed_is_only_looked_up(hub: HubEmulator) -> None:
     place = EmulatedPlace(hub)
     store = HubStore(place.url)
     place.write("head", b"first")
-    assert store.get("head", max_bytes=10).data == b"first"
+    for _ in range(2):
+        assert store.get("head", max_bytes=10).data == b"first"
     hub.log.clear()
     assert [store.get("head", max_bytes=10).data for _ in range(3)] == [b"first"] * 3
     assert hub.log.counts() == {"resolve": 3}
@@ -124,3 +129,44 @@ def test_many_are_looked_up_with_one_call(hub: HubEmulator) -> None:
     with pytest.raises(MissingObjectError, match="parts/none"):
         list(transfer.ranges([*requests, RangeRequest("parts/none", 0, 1)], deadline=Deadline.after(60)))
     transfer.close()
+
+
+def test_looking_many_up_is_tried_once_however_many_wait_for_it(store: HubStore) -> None:
+    asked = list[int]()
+
+    class Failing(HubStore):
+        def open_all(self, keys: Sequence[str]) -> dict[str, OpenObject]:
+            asked.append(len(keys))
+            time.sleep(0.2)
+            raise StoreUnavailableError("it does not answer")
+
+    transfer = Transfer(Failing(store.url))
+    requests = [RangeRequest(f"parts/{number}", 0, 1) for number in range(30)]
+    with pytest.raises(StoreUnavailableError):
+        list(transfer.ranges(requests, deadline=Deadline.after(60)))
+    transfer._pool.shutdown(wait=True)
+    assert asked == [30]
+
+
+def test_a_batch_of_which_a_write_has_failed_is_not_finished(hub: HubEmulator) -> None:
+    place = EmulatedPlace(hub)
+    store = HubStore(place.url)
+
+    def chunks() -> Iterator[bytes]:
+        yield b"1"
+        raise LookupError
+
+    batch = store.write_batch()
+    batch.put("parts/0", b"0")
+    with pytest.raises(LookupError):
+        batch.put_stream("parts/1", chunks())
+    with pytest.raises(StoreUnavailableError, match="has failed"):
+        batch.finish()
+    batch = store.write_batch()
+    batch.put("parts/2", b"2")
+    hub.fault(Fault(match="^POST .*/batch", status=403))
+    with pytest.raises(StoreDeniedError):
+        batch.finish()
+    with pytest.raises(StoreUnavailableError, match="has failed"):
+        batch.finish()  # nothing of it is there
+    assert place.keys() == []

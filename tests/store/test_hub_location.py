@@ -58,8 +58,8 @@ def test_who_says_which_hub(monkeypatch: pytest.MonkeyPatch) -> None:
         ("hf://buckets/me/models?endpoint=http://a&endpoint=http://b", "once"),
         ("hf://buckets/me/models?endpoint=ftp://x", "endpoint is http"),
         ("hf://buckets/me/models?endpoint=http://", "endpoint is http"),
-        ("hf://[buckets/me/models", "malformed"),
-        ("hf://buckets/me/models?endpoint=http://[me", "malformed"),
+        ("hf://[buckets/me/models", "no URL"),
+        ("hf://buckets/me/models?endpoint=http://[me", "no URL"),
     ],
 )
 def test_unusable_urls_are_refused(url: str, words: str) -> None:

@@ -54,6 +54,14 @@ def test_a_store_opens_again_from_its_url(tmp_path: Path) -> None:
         "memory://",
         "s3://",
         "s3:///key",
+        "s3://[x",
+        "s3://bucket/x?endpoint_url=http://[x",
+        "s3://bucket/x?endpoint_url=http://x:y",
+        "file://[x",
+        "hf://[x",
+        "hf://buckets/a/b?endpoint=http://[x",
+        "hf://buckets/a/b?endpoint=http://x:99999",
+        "hf://buckets/a/b?endpoint=http://x%23y",
     ],
 )
 def test_what_cannot_be_opened_is_refused(url: str) -> None:

@@ -31,7 +31,22 @@ def test_what_is_late_is_given_up_once() -> None:
 
 
 def _fail() -> None:
-    raise RuntimeError("it has ended meanwhile")
+    raise LookupError("it has ended meanwhile")
+
+
+def test_a_system_that_has_no_threads_to_spare(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is begun that nobody watches; later it works again."""
+    dog, ended = Watchdog(), threading.Event()
+
+    def refuse(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", refuse)
+        with pytest.raises(RuntimeError), dog.limit(0, ended.set):
+            pytest.fail("it was begun")
+    with dog.limit(0, ended.set):
+        assert ended.wait(10)
 
 
 def test_what_is_in_time_is_not() -> None:

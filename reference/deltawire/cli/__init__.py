@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import sys
+import threading
+from contextlib import suppress
 
 
 def main() -> None:
@@ -12,4 +15,20 @@ def main() -> None:
 
         app(prog_name="deltawire")
     except KeyboardInterrupt:  # before a command began, or after it ended
-        sys.exit(130)
+        _end(130)
+    except SystemExit as end:
+        _end(end.code)
+
+
+def _end(status: str | int | None) -> None:
+    """Exit; after a failure without waiting for requests that go on for nobody, which may be minutes."""
+    if isinstance(status, int) and status != 0 and any(map(_works, threading.enumerate())):
+        for stream in (sys.stdout, sys.stderr):
+            with suppress(OSError, ValueError):  # nobody reads it any more
+                stream.flush()
+        os._exit(status)
+    sys.exit(status)
+
+
+def _works(thread: threading.Thread) -> bool:
+    return thread.name.startswith("deltawire-") and not thread.daemon

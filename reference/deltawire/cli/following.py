@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from contextlib import suppress
 from pathlib import Path
@@ -59,6 +60,8 @@ Verify = Annotated[bool, typer.Option("--verify", help="Compute the digest of th
 _FIRST_PAUSE = 1.0
 _LONGEST_PAUSE = 30.0
 """Seconds between attempts while the store does not answer."""
+_TOLD_AGAIN = 600.0
+"""Seconds after which it is told again that it does not, and why: that may have changed."""
 
 NewDirectory = Annotated[
     Path, typer.Argument(metavar="DIR", help="A directory that is empty or not there yet.", show_default=False)
@@ -103,7 +106,7 @@ def follow(  # noqa: PLR0913, PLR0917 - typer makes options of these
             updates = _once(follower, timeout)
         else:
 
-            def following() -> Iterator[Update]:
+            def following(timeout: float | None) -> Iterator[Update]:
                 return follower.follow(until=until, every_version=every_version, interval=interval, timeout=timeout)
 
             updates = _lasting(following, timeout)
@@ -126,26 +129,28 @@ def _once(follower: Follower, timeout: float | None) -> Iterator[Update]:
         yield update
 
 
-def _lasting(following: Callable[[], Iterator[Update]], timeout: float | None) -> Iterator[Update]:
+def _lasting(following: Callable[[float | None], Iterator[Update]], timeout: float | None) -> Iterator[Update]:
     """Go on after what may pass, such as a rate limit, for ``timeout`` seconds without an update, or for ever."""
     from deltawire.cli.errors import warn  # noqa: PLC0415
 
-    last, pause, told = time.monotonic(), _FIRST_PAUSE, False
+    last, pause, told = time.monotonic(), _FIRST_PAUSE, -math.inf
     while True:
+        left = None if timeout is None else max(last + timeout - time.monotonic(), 0.0)
         try:
-            for update in following():
-                yield update
-                last, pause, told = time.monotonic(), _FIRST_PAUSE, False
+            update = next(following(left), None)
         except StoreUnavailableError as error:
             if timeout is not None and time.monotonic() + pause > last + timeout:
                 raise
-            if not told:
+            if time.monotonic() - told >= _TOLD_AGAIN:
                 warn(f"{error}; it is tried again until it works")
-                told = True
+                told = time.monotonic()
+            time.sleep(pause)
+            pause = min(2 * pause, _LONGEST_PAUSE)
         else:
-            return
-        time.sleep(pause)
-        pause = min(2 * pause, _LONGEST_PAUSE)
+            if update is None:
+                return
+            yield update
+            last, pause, told = time.monotonic(), _FIRST_PAUSE, -math.inf
 
 
 def _with_progress(

@@ -130,9 +130,9 @@ class ReaderPin:
         Returns:
             What was read.
         """
-        pin_id, wanted = self.id, self._wanted
+        pin_id, wanted, before = self.id, self._wanted, self.covers
         retention = read()
-        if wanted is not None and self.covers:
+        if wanted is not None and before and self.covers:  # what is written meanwhile, others may not have seen
             first = wanted[0]
             if first in retention or (holding == first and first + 1 in retention):
                 self._boundary = retention.boundary

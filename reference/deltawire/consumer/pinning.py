@@ -17,6 +17,8 @@ from deltawire.reading.stream import StreamReader
 
 _LOOKS = 1 / 12
 """Part of the ttl after which a reader looks at the boundary all the same."""
+_LONGEST_LOOK = 30.0
+"""Seconds, however long the ttl."""
 
 
 class Pinning:
@@ -91,13 +93,13 @@ class Pinning:
     def spares_boundary(self, next_version: int) -> bool:
         """Whether a reader that does not find ``next_version`` need not look at the boundary. LAT-5
 
-        If not, it looks, and need not again for a small part of the ttl, as long as the pin is good: should somebody
-        collect what is pinned all the same, the reader notices soon.
+        If not, it looks, and need not again for a small part of the ttl, or half a minute, as long as the pin is good:
+        should somebody collect what is pinned all the same, the reader notices soon.
         """
         if self._pin is None or not self._pin.keeps_from(next_version):
             return False
         now = time.monotonic()
-        if now - self._looked < self._pin.terms.ttl * _LOOKS:
+        if now - self._looked < min(self._pin.terms.ttl * _LOOKS, _LONGEST_LOOK):
             return True
         self._looked = now
         return False

@@ -152,27 +152,31 @@ class _Opened:
         self._store = store
         self._keys = keys
         self._lock = Lock()
-        self._together: dict[str, OpenObject] | None = None
+        self._together: Future[dict[str, OpenObject]] | None = None
         self._opened: dict[str, Future[OpenObject]] = {}
 
     def of(self, key: str) -> OpenObject:
         """The object under a key. Raises what ``Store.open`` does."""
         with self._lock:
-            if self._together is None:
-                self._together = self._store.open_all(self._keys)
-            if key in self._together:
-                return self._together[key]
-            found = self._opened.get(key)
-            if found is None:
-                opening = self._opened[key] = Future[OpenObject]()
-        if found is not None:
-            return found.result()
+            first, together = self._together is None, self._together or Future[dict[str, OpenObject]]()
+            self._together = together
+        opened = _settled(together, first, lambda: self._store.open_all(self._keys)).get(key)
+        if opened is not None:
+            return opened
+        with self._lock:
+            first, opening = key not in self._opened, self._opened.setdefault(key, Future())
+        return _settled(opening, first, lambda: self._store.open(key))
+
+
+def _settled(shared: Future[T], first: bool, work: Callable[[], T]) -> T:  # noqa: FBT001
+    """What the first of several threads finds; if that is a failure, the others do not try it too."""
+    if first:
         try:
-            opening.set_result(self._store.open(key))
+            shared.set_result(work())
         except BaseException as error:
-            opening.set_exception(error)
+            shared.set_exception(error)
             raise
-        return opening.result()
+    return shared.result()
 
 
 def _wait(future: Future[T], deadline: Deadline) -> T:

@@ -22,6 +22,20 @@ def check_prefix(prefix: str) -> str:
     return prefix
 
 
+def split_url(url: str) -> SplitResult:
+    """The parts of a URL.
+
+    Raises:
+        InvalidArgumentError: it has none, such as one with a bracket that is not closed.
+    """
+    try:
+        parts = urlsplit(url)
+        _ = parts.port  # looks at it
+    except ValueError as error:
+        raise InvalidArgumentError(f"that is no URL: {error}") from None
+    return parts
+
+
 def check_range(start: int, length: int) -> None:
     """Accept a range of bytes.
 
@@ -30,15 +44,3 @@ def check_range(start: int, length: int) -> None:
     """
     if start < 0 or length < 0:
         raise InvalidArgumentError(f"a range needs start >= 0 and length >= 0, got {start} and {length}")
-
-
-def split_url(url: str) -> SplitResult:
-    """Take a URL apart.
-
-    Raises:
-        InvalidArgumentError: it has brackets that are no address, or characters that are none of a host's name.
-    """
-    try:
-        return urlsplit(url)
-    except ValueError as error:
-        raise InvalidArgumentError(f"a malformed URL: {error}") from error

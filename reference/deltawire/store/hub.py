@@ -79,7 +79,7 @@ class HubStore(Store):
             data = self._recent.get(file.xet_hash)
             if data is None or len(data) != file.size:
                 data = self._storage.read(file, 0, file.size)
-                self._recent.keep(file.xet_hash, data)
+                self._recent.keep_read(file.xet_hash, data)
             return StoredObject(data, file.xet_hash)
 
         return self._client.repeat(key, read)

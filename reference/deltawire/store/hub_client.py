@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
@@ -48,13 +49,16 @@ _ANSWER_BYTES = 64 << 20
 """A longer body is not read; a page of 5,000 names has a few MiB."""
 _PAGES = 1_000_000
 _REDIRECTS = 3
+_MOVED = frozenset({301, 302, 303, 307, 308})
 _BUCKET_MISSING = "RepoNotFound"
 _PATH_MISSING = "EntryNotFound"
 _OFFLINE = "Offline"
 _NO_TOKEN = "NoToken"  # noqa: S105 - a code of our own
 
 T = TypeVar("T")
-_Count = Annotated[int, msgspec.Meta(ge=0, lt=1 << 53)]
+_LARGEST = (1 << 53) - 1
+_Count = Annotated[int, msgspec.Meta(ge=0, le=_LARGEST)]
+_HASH = re.compile(r"[0-9a-f]{64}")
 Operation = Mapping[str, Any]
 
 
@@ -113,7 +117,7 @@ class HubFailure(Exception):  # noqa: N818 - not an error of ours: callers turn 
     ) -> None:
         self.status = status
         self.code = code
-        self.message = " ".join(message.split())[:300]
+        self.message = _short(message)
         self.authenticated = authenticated
         self.reset_seconds = reset_seconds
         """Of a rate limit: when it ends."""
@@ -192,14 +196,14 @@ class HubClient:
         url = f"{self.location.endpoint}/buckets/{self.location.bucket}/resolve/{quote(path, safe='')}"
         for _ in range(_REDIRECTS):
             try:
-                answer = self._request("HEAD", url, headers={"Accept-Encoding": "identity"})
+                answer = self._request("HEAD", url, headers={"Accept-Encoding": "identity"}, accepted=_MOVED)
             except HubFailure as failure:
                 if failure.status == 404 and not failure.code:  # a HEAD has no body to say what is missing
                     raise HubFailure(failure.message, status=404, code=_PATH_MISSING) from failure
                 raise
             if "X-Xet-Hash" in answer.headers or not answer.has_redirect_location:
                 return _file(answer)
-            url = self._own(urljoin(url, answer.headers["Location"]))  # of a bucket that was renamed
+            url = self._own(url, answer.headers["Location"])  # of a bucket that was renamed
         raise HubFailure("too many redirects", status=answer.status_code)
 
     def infos(self, paths: Sequence[str]) -> dict[str, Entry]:
@@ -223,7 +227,7 @@ class HubClient:
             following = answer.links.get("next", {}).get("url")
             if not following:
                 return
-            url, before = self._own(urljoin(url, following)), url
+            url, before = self._own(url, following), url
             if url == before:
                 break
         raise HubFailure("a listing does not end")
@@ -243,14 +247,14 @@ class HubClient:
             f"{self.location.api}/batch",
             headers={"Content-Type": "application/x-ndjson"},
             content=lines,
-            accepted={422},  # says which failed, and that all did
+            accepted=frozenset({422}),  # says which failed, and that all did
         )
         report = _decode(answer, _Report)
         if answer.status_code == 422 and not report.failed:
             raise HubFailure(_told(answer), status=422)
         if not report.success and not report.failed:
             raise HubFailure("it was not done, and nothing is said of why")
-        return report.failed
+        return [Failed(each.path, _short(each.error)) for each in report.failed]
 
     def access(self, kind: Literal["read", "write"]) -> Access:
         """A token for the storage. Raises HubFailure."""
@@ -299,8 +303,12 @@ class HubClient:
             raise failure.as_error(what, self.location) from failure
         time.sleep(seconds)
 
-    def _own(self, url: str) -> str:
-        """``url`` if it is the Hub's, which may see the token."""
+    def _own(self, page: str, link: str) -> str:
+        """Where a link leads, if that is the Hub's, which may see the token."""
+        try:
+            url = urljoin(page, link)
+        except ValueError as error:
+            raise HubFailure(f"it points nowhere: {error}") from error
         if not url.startswith(self.location.endpoint + "/"):
             raise HubFailure(f"it points to another host, {url[:80]}")
         return url
@@ -311,10 +319,10 @@ class HubClient:
         url: str,
         *,
         headers: Mapping[str, str] | None = None,
-        accepted: frozenset[int] | set[int] = frozenset(),
+        accepted: frozenset[int] = frozenset(),
         **arguments: Any,
     ) -> httpx2.Response:
-        sent = {**self.headers(), **(headers or {})}
+        sent = {**self.headers(), "Accept-Encoding": "gzip", **(headers or {})}
         timeout = httpx2.Timeout(READ_SECONDS, connect=CONNECT_SECONDS)
         client = get_session()
         try:
@@ -325,7 +333,7 @@ class HubClient:
             raise HubFailure(f"{self.location.endpoint} was not asked: HF_HUB_OFFLINE is set", code=_OFFLINE) from error
         except (httpx2.HTTPError, httpx2.InvalidURL, httpx2.StreamError, OSError) as error:
             raise HubFailure(f"{type(error).__name__}: {error}") from error
-        if answer.status_code < 400 or answer.status_code in accepted:
+        if answer.status_code < 300 or answer.status_code in accepted:
             return answer
         raise HubFailure(
             _told(answer),
@@ -340,43 +348,56 @@ def _taken_in(streamed: httpx2.Response) -> httpx2.Response:
     """The same answer with its body, of bounded size and taken in in bounded time. STO-9"""
     body, end = bytearray(), time.monotonic() + ANSWER_SECONDS
     with closing(streamed):
+        encoding = streamed.headers.get("Content-Encoding") or "identity"
+        if encoding.lower() not in {"identity", "gzip"}:  # of others, and of several, a little may be a lot
+            raise HubFailure(f"an answer in an encoding that was not asked for, {encoding[:40]!r}")
         for chunk in streamed.iter_bytes():
             body += chunk
             if len(body) > _ANSWER_BYTES:
                 raise HubFailure(f"an answer of more than {_ANSWER_BYTES >> 20} MiB")
             if time.monotonic() > end:
                 raise HubFailure(f"an answer that takes more than {ANSWER_SECONDS:.0f} s")
-    headers = [(name, value) for name, value in streamed.headers.multi_items() if name.lower() != "content-encoding"]
+    headers = [(name, value) for name, value in streamed.headers.raw if name.lower() != b"content-encoding"]
     return httpx2.Response(streamed.status_code, headers=headers, content=bytes(body))
 
 
 def _decode(answer: httpx2.Response, kind: type[T]) -> T:
     try:
         return msgspec.json.decode(answer.content, type=kind)
-    except msgspec.MsgspecError as error:
+    except (msgspec.MsgspecError, RecursionError) as error:
         raise HubFailure(f"an answer that makes no sense: {error}", status=None) from error
 
 
 def _file(answer: httpx2.Response) -> File:
     size = answer.headers.get("X-Linked-Size") or answer.headers.get("Content-Length") or ""
     xet_hash = answer.headers.get("X-Xet-Hash") or ""
-    if not size.isdecimal() or len(xet_hash) != 64:
+    if not size.isdecimal() or len(size) > 16 or int(size) > _LARGEST or not _HASH.fullmatch(xet_hash):
         raise HubFailure("the answer has no size or no hash of the file")
     modified = answer.headers.get("Last-Modified")
     try:
         seconds = None if modified is None else parsedate_to_datetime(modified).timestamp()
-    except ValueError:
+    except (ValueError, OverflowError):
         seconds = None
     return File(xet_hash, int(size), seconds)
 
 
 def _told(answer: httpx2.Response) -> str:
-    return answer.headers.get("X-Error-Message") or answer.text[:300] or answer.reason_phrase
+    if answer.status_code in _MOVED and "Location" in answer.headers:
+        return f"it has moved to {answer.headers['Location'].partition('?')[0]}"
+    body = answer.content[:1000].decode(errors="replace")  # whatever letters it says it is in: not all are letters
+    return answer.headers.get("X-Error-Message") or body or answer.reason_phrase
+
+
+def _short(said: str) -> str:
+    return " ".join(said[:2000].split())[:300]
 
 
 def _reset(answer: httpx2.Response) -> float | None:
-    limit = parse_ratelimit_headers(answer.headers)
-    if limit is not None:
-        return float(limit.reset_in_seconds)
+    try:
+        limit = parse_ratelimit_headers(answer.headers)
+        if limit is not None:
+            return float(limit.reset_in_seconds)
+    except (ValueError, OverflowError):  # more digits than any time has
+        return None
     after = answer.headers.get("Retry-After") or ""
     return float(after) if after.isdecimal() else None

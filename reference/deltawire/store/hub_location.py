@@ -86,6 +86,12 @@ def _endpoint(query: str) -> str:
         raise InvalidArgumentError(f"{(unknown or ['endpoint'])[0][:40]!r} in a bucket's URL; it takes endpoint, once")
     endpoint = (options.get("endpoint") or os.environ.get("HF_ENDPOINT") or HUB).rstrip("/")
     parts = split_url(endpoint)
-    if parts.scheme not in {"http", "https"} or not parts.hostname or "@" in parts.netloc or parts.query:
+    if (
+        parts.scheme not in {"http", "https"}
+        or not parts.hostname
+        or "@" in parts.netloc
+        or parts.query
+        or parts.fragment
+    ):
         raise InvalidArgumentError("the Hub's endpoint is http(s)://HOST[:PORT], without credentials")
     return endpoint

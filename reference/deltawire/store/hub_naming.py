@@ -122,17 +122,21 @@ class HubWriteBatch(WriteBatch):
         self._storage = storage
         self._lock = threading.Lock()
         self._upload: XetUpload | None = None
+        self._failed = False
         self._files: dict[str, File] = {}
 
     def put(self, key: str, data: Bytes) -> None:
         self.put_stream(key, [data])
 
     def put_stream(self, key: str, chunks: Iterable[Bytes]) -> int:
-        path, upload = self._path(key), self._begun(key)
+        path = self._path(key)
         try:
-            file = upload.put(chunks)
-        except HubFailure as failure:
-            raise failure.as_error(key, self._client.location) from failure
+            file = self._begun(key).put(chunks)
+        except BaseException as error:
+            self._failed = True
+            if isinstance(error, HubFailure):
+                raise error.as_error(key, self._client.location) from error
+            raise
         with self._lock:
             self._files[path] = file
         return file.size
@@ -141,13 +145,17 @@ class HubWriteBatch(WriteBatch):
         with self._lock:
             upload, files = self._upload, self._files
             self._upload, self._files = None, {}
-        if upload is None:
+        if self._failed:
+            raise StoreUnavailableError("a write of this batch has failed, so that it cannot be finished")
+        if upload is None or not files:
             return
+        self._failed = True  # until all is there
         try:
             upload.finish()
         except HubFailure as failure:
             raise failure.as_error(_what(files), self._client.location) from failure
         refused = name_files(self._client, files)
+        self._failed = bool(refused)
         for path, reason in refused.items():
             raise StoreUnavailableError(
                 f"the Hub has not stored {len(refused)} of {len(files)} objects, such as {path}: {reason}"

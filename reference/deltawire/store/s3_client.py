@@ -213,7 +213,8 @@ class S3Client:
             # s3fs drops arguments that botocore does not know, which would make every write unconditional
             raise StoreUnfitError("the installed botocore knows no conditional writes; upgrade s3fs")
         used = str(filesystem.s3.meta.endpoint_url)
-        if where.endpoint_url is None and not _AMAZON.search(used):  # a profile's, which errors should name
+        # a profile's, which errors should name, unless it holds a password
+        if where.endpoint_url is None and "@" not in used and not _AMAZON.search(used):
             self.location = replace(where, endpoint_url=used)
         return filesystem
 

@@ -28,11 +28,12 @@ class Watchdog:
         """Call ``give_up`` in another thread, once, if what is done takes longer."""
         end, key = time.monotonic() + seconds, next(self._serial)
         with self._changed:
-            self._watched[key] = (end, give_up)
             if self._thread is None:
-                self._thread = threading.Thread(target=self._watch, name="deltawire-watchdog", daemon=True)
-                self._thread.start()
-            elif end < self._next:
+                thread = threading.Thread(target=self._watch, name="deltawire-watchdog", daemon=True)
+                thread.start()  # a system without threads to spare refuses it; it waits for the lock first
+                self._thread = thread
+            self._watched[key] = (end, give_up)
+            if end < self._next:
                 self._changed.notify()
         try:
             yield
@@ -54,5 +55,5 @@ class Watchdog:
                         self._thread = None
                         return
             for give_up in late:
-                with suppress(OSError, RuntimeError, ValueError):  # it has ended meanwhile
+                with suppress(Exception):  # it has ended meanwhile; and others are watched, whatever it is
                     give_up()
