@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import time
+from concurrent.futures import Future, wait
 from dataclasses import dataclass
+from typing import Any
 
 from deltawire.errors import DeadlineExceededError
+
+_WAKE_SECONDS = 1.0
+"""A signal that arrives as a thread begins to wait for a lock is seen when it has waited."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,3 +40,13 @@ class Deadline:
         if left <= 0:
             raise DeadlineExceededError("the deadline passed before the work was done")
         return left
+
+
+def wait_for(future: Future[Any], deadline: Deadline) -> bool:
+    """Wait until a future is done; whether it was by the deadline. An interrupt is noticed within a second."""
+    while not future.done():
+        left = deadline.left()
+        if left == 0.0:
+            return False
+        wait([future], _WAKE_SECONDS if left is None else min(left, _WAKE_SECONDS))
+    return True

@@ -318,6 +318,7 @@ def test_nobody_waits_for_what_is_not_needed_any_more(hub: HubEmulator, end: str
         _, errors = process.communicate(timeout=20)
     finally:
         process.kill()
+        process.communicate()
     assert (process.returncode, errors.count("\n")) == ((130, 2) if end == "interrupt" else (6, 2))
 
 

@@ -5,14 +5,12 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
-from concurrent.futures import TimeoutError as FutureTimeoutError
-from concurrent.futures import wait as wait_for
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from typing import Any, TypeVar
 
 import pyarrow as pa
 
-from deltawire.deadline import Deadline
+from deltawire.deadline import Deadline, wait_for
 from deltawire.errors import DeadlineExceededError, OutcomeUnknownError
 from deltawire.format.records import Part
 from deltawire.limits import MIB
@@ -39,7 +37,7 @@ class Uploads:
     def close(self, timeout: float | None = None) -> None:
         """Wait for requests under way, ``timeout`` seconds at most, and release the threads."""
         self._pool.shutdown(wait=False, cancel_futures=True)
-        wait_for(list(self._running), timeout)
+        wait(list(self._running), timeout)
 
     def put_part(self, part: Part, data: pa.Buffer, deadline: Deadline) -> None:
         """Begin to store a part; waits while too many, or too many bytes of others, are under way."""
@@ -97,11 +95,8 @@ class Uploads:
     def _wait(self, future: Future[T], deadline: Deadline) -> T:
         started = time.perf_counter()
         try:
-            return future.result(deadline.remaining())
-        except (FutureTimeoutError, DeadlineExceededError):
-            future.cancel()
-            if future.done() and not future.cancelled():
-                return future.result()  # it ended just now, or the timeout is the store's own
-            raise DeadlineExceededError("the store was not done with a write before the deadline") from None
+            if not wait_for(future, deadline) and (future.cancel() or not future.done()):
+                raise DeadlineExceededError("the store was not done with a write before the deadline")
+            return future.result()
         finally:
             self.waited += time.perf_counter() - started

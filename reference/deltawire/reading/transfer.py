@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from concurrent.futures import TimeoutError as FutureTimeoutError
 from dataclasses import dataclass
 from itertools import islice
 from threading import Lock
 from typing import TypeVar
 
-from deltawire.deadline import Deadline
+from deltawire.deadline import Deadline, wait_for
 from deltawire.errors import (
     DeadlineExceededError,
     DigestMismatchError,
@@ -180,10 +179,7 @@ def _settled(shared: Future[T], first: bool, work: Callable[[], T]) -> T:  # noq
 
 
 def _wait(future: Future[T], deadline: Deadline) -> T:
-    try:
-        return future.result(deadline.remaining())
-    except FutureTimeoutError:
-        future.cancel()
-        if future.done() and not future.cancelled():
-            return future.result()  # it ended just now, or the timeout is the store's own
-        raise DeadlineExceededError("the store did not answer before the deadline") from None
+    deadline.remaining()
+    if not wait_for(future, deadline) and (future.cancel() or not future.done()):
+        raise DeadlineExceededError("the store did not answer before the deadline")
+    return future.result()

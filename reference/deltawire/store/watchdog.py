@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import itertools
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from time import monotonic
 
 _IDLE_SECONDS = 5.0
 """How long the thread stays when there is nothing to watch, as it is likely to be needed again."""
@@ -26,7 +26,7 @@ class Watchdog:
     @contextmanager
     def limit(self, seconds: float, give_up: Callable[[], object]) -> Iterator[None]:
         """Call ``give_up`` in another thread, once, if what is done takes longer."""
-        end, key = time.monotonic() + seconds, next(self._serial)
+        end, key = monotonic() + seconds, next(self._serial)
         with self._changed:
             if self._thread is None:
                 thread = threading.Thread(target=self._watch, name="deltawire-watchdog", daemon=True)
@@ -44,7 +44,7 @@ class Watchdog:
     def _watch(self) -> None:
         while True:
             with self._changed:
-                now = time.monotonic()
+                now = monotonic()
                 due = [key for key, (end, _) in self._watched.items() if end <= now]
                 late = [self._watched.pop(key)[1] for key in due]
                 if not late:
