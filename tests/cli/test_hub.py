@@ -24,6 +24,7 @@ from deltawire.store.hub_location import hub_location
 from tests.checkpoints import read_checkpoint
 from tests.cli.conftest import STEPS, Run
 from tests.cli.test_errors import LINE
+from tests.cli.test_processes import start
 from tests.hub.emulator import Fault, HubEmulator
 
 BUCKET = "hf://buckets/alice/weights"
@@ -309,8 +310,7 @@ def test_nobody_waits_for_what_is_not_needed_any_more(hub: HubEmulator, end: str
     limited = threading.Event()
     hub.before("^HEAD /buckets/.*versions", lambda asked: limited.set(), times=1000)
     hub.fault(Fault(match="^HEAD /buckets/.*versions", status=429, headers=limit, times=1000))
-    command = [sys.executable, "-m", "deltawire", "follow", RUN, *(("--timeout", "1") if end == "timeout" else ())]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    process = start(["follow", RUN, *(("--timeout", "1") if end == "timeout" else ())])
     try:
         assert limited.wait(30)
         if end == "interrupt":

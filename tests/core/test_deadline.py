@@ -27,9 +27,10 @@ def test_a_wait_ends_with_the_future_or_the_deadline() -> None:
 def test_an_interrupt_that_wakes_nobody_is_noticed() -> None:
     """As one that arrives when the main thread has just begun to wait."""
     program = """
-import _thread, threading
+import _thread, signal, threading
 from concurrent.futures import Future
 from deltawire.deadline import Deadline, wait_for
+signal.signal(signal.SIGINT, signal.default_int_handler)  # which a background job inherits as ignored
 threading.Timer(0.2, _thread.interrupt_main).start()
 wait_for(Future(), Deadline(None))
 """
