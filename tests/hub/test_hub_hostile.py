@@ -190,3 +190,19 @@ def test_what_is_said_of_operations_is_cut(store: HubStore, answer: Answer) -> N
     with pytest.raises(StoreUnavailableError) as caught:
         store.put("x", b"", mode="overwrite")
     assert len(str(caught.value)) < 1000
+
+
+@pytest.mark.parametrize("told", ["", "0" * 63, "g" * 64, "../" + "0" * 61])
+def test_a_hash_that_is_none_is_refused(store: HubStore, answer: Answer, told: str) -> None:
+    """Of several objects that are looked up together."""
+    answer.body = json.dumps([{"type": "file", "path": "parts/0", "size": 1, "xetHash": told}]).encode()
+    with pytest.raises(StoreUnavailableError, match="makes no sense"):
+        store.open_all([f"parts/{number}" for number in range(12)])
+
+
+def test_a_file_without_a_hash_is_none(store: HubStore, answer: Answer) -> None:
+    keys = [f"parts/{number}" for number in range(12)]
+    answer.body = json.dumps([{"type": "file", "path": key, "size": 1} for key in keys]).encode()
+    assert store.open_all(keys) == {}
+    answer.body = json.dumps([{"type": "file", "path": key, "size": 1, "xetHash": "0" * 64} for key in keys]).encode()
+    assert set(store.open_all(keys)) == set(keys)

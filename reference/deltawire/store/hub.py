@@ -32,7 +32,8 @@ from deltawire.store.base import (
     WriteBatch,
     check_key,
 )
-from deltawire.store.hub_client import ATTEMPTS, OPERATIONS, Entry, File, HubClient, HubFailure
+from deltawire.store.hub_client import ATTEMPTS, OPERATIONS, Entry, File, HubClient
+from deltawire.store.hub_failure import HubFailure
 from deltawire.store.hub_location import hub_location
 from deltawire.store.hub_naming import HubWriteBatch, add, copy, name_files, remove_files
 from deltawire.store.hub_xet import XetStorage

@@ -1,4 +1,4 @@
-"""Single requests to the Hub's API for buckets, and one kind of failure for all (SPEC.md section 5.9)."""
+"""Single requests to the Hub's API for buckets (SPEC.md section 5.9)."""
 
 from __future__ import annotations
 
@@ -15,11 +15,8 @@ import msgspec
 from deltawire import __version__
 from deltawire.errors import (
     MissingDependencyError,
-    ObjectNotFoundError,
-    StoreDeniedError,
-    StoreError,
-    StoreUnavailableError,
 )
+from deltawire.store.hub_failure import NO_TOKEN, OFFLINE, PATH_MISSING, HubFailure, short
 from deltawire.store.hub_location import HubLocation
 
 try:
@@ -36,10 +33,6 @@ LONGEST_PAUSE_SECONDS = 60.0
 """A rate limit that lasts longer is an error at once, and says how long."""
 OPERATIONS = 1000
 """Most operations of one batch, and most paths that are asked for at once."""
-CONTENT_GONE = "ContentGone"
-"""Code of our own: a name was found, but not what it refers to, so that it is another's or gone by now."""
-STORAGE_REFUSED = "StorageRefused"
-"""Code of our own: the storage does not take a token of the Hub's, which a newer one may change."""
 CONNECT_SECONDS = 10.0
 READ_SECONDS = 30.0
 """How long the Hub may be silent."""
@@ -50,15 +43,11 @@ _ANSWER_BYTES = 64 << 20
 _PAGES = 1_000_000
 _REDIRECTS = 3
 _MOVED = frozenset({301, 302, 303, 307, 308})
-_BUCKET_MISSING = "RepoNotFound"
-_PATH_MISSING = "EntryNotFound"
-_OFFLINE = "Offline"
-_NO_TOKEN = "NoToken"  # noqa: S105 - a code of our own
 
 T = TypeVar("T")
 _LARGEST = (1 << 53) - 1
 _Count = Annotated[int, msgspec.Meta(ge=0, le=_LARGEST)]
-_HASH = re.compile(r"[0-9a-f]{64}")
+_HASH = "[0-9a-f]{64}"
 Operation = Mapping[str, Any]
 
 
@@ -68,7 +57,7 @@ class Entry(msgspec.Struct, frozen=True):
     type: str
     path: str
     size: _Count = 0
-    xet_hash: str = msgspec.field(name="xetHash", default="")
+    xet_hash: Annotated[str, msgspec.Meta(pattern=f"^{_HASH}$")] = msgspec.field(name="xetHash", default="")
     uploaded_at: str = msgspec.field(name="uploadedAt", default="")
 
 
@@ -103,79 +92,6 @@ class File(msgspec.Struct, frozen=True):
     modified_at: float | None = None
 
 
-class HubFailure(Exception):  # noqa: N818 - not an error of ours: callers turn it into one
-    """A request that failed, or whose answer makes no sense."""
-
-    def __init__(
-        self,
-        message: str,
-        *,
-        status: int | None = None,
-        code: str = "",
-        authenticated: bool = False,
-        reset_seconds: float | None = None,
-    ) -> None:
-        self.status = status
-        self.code = code
-        self.message = _short(message)
-        self.authenticated = authenticated
-        self.reset_seconds = reset_seconds
-        """Of a rate limit: when it ends."""
-        self.missing = status == 404 and code == _PATH_MISSING
-        self.no_bucket = status == 404 and code == _BUCKET_MISSING
-        self.transient = code in {CONTENT_GONE, STORAGE_REFUSED} or (
-            code not in {_OFFLINE, _NO_TOKEN}
-            and (status is None or status in {408, 429} or (status >= 500 and status != 501))
-        )
-        self.undone = code in {_OFFLINE, _NO_TOKEN} or (status is not None and status < 500 and status != 408)
-        """Whether the Hub is known not to have done what was asked."""
-        super().__init__(f"{status or 'no answer'}: {self.message}")
-
-    def as_error(self, what: str, location: HubLocation) -> StoreError:
-        """Translate into the error that the store protocol promises."""
-        bucket, hub = location.bucket, location.endpoint
-        if self.code in _LOCAL:
-            return _LOCAL[self.code](self.message)
-        if self.no_bucket:
-            who = "this token may not see it" if self.authenticated else "no token was found"
-            return StoreUnavailableError(
-                f"bucket {bucket} does not exist at {hub}, or it is private and {who}",
-                hint=f"create it ('hf buckets create {bucket}'), or log in as one who may read it: {_LOGIN}",
-            )
-        if self.status == 401 and not self.authenticated:
-            hidden = f"; bucket {bucket} is private, or does not exist" if self.code == _BUCKET_MISSING else ""
-            return StoreDeniedError(
-                f"{hub} wants a token for {what} in {bucket}, and none was found{hidden}", hint=_LOGIN
-            )
-        if self.status == 401:
-            return StoreDeniedError(
-                f"{hub} does not take the token: it has expired, was revoked, or is not one of its own",
-                hint=f"make a new one at {hub}/settings/tokens; {_LOGIN}",
-            )
-        if self.status == 403:
-            return StoreDeniedError(
-                f"{hub} refused {what} in {bucket}: {self.message}",
-                hint=f"use a token that may read or write this bucket, as is needed: {hub}/settings/tokens",
-            )
-        if self.missing:
-            return ObjectNotFoundError(f"{what} does not exist in {bucket}")
-        if self.status == 429:
-            when = "" if self.reset_seconds is None else f" for another {self.reset_seconds:.0f} s"
-            return StoreUnavailableError(
-                f"the rate limit of {hub} is used up{when}: {what}",
-                hint="wait, publish or poll less often, or use an account with a higher limit",
-            )
-        return StoreUnavailableError(f"{hub} failed on {what} in {bucket}: {self}")
-
-
-_LOGIN = "log in with 'hf auth login', or set HF_TOKEN"
-_LOCAL: Mapping[str, Callable[[str], StoreError]] = {
-    _OFFLINE: lambda told: StoreUnavailableError(told, hint="unset HF_HUB_OFFLINE"),
-    _NO_TOKEN: lambda told: StoreDeniedError(told, hint=_LOGIN),
-}
-"""What went wrong before anything was sent."""
-
-
 class HubClient:
     """Requests on one bucket, each sent once. The token is looked up anew for each, where huggingface_hub finds it.
 
@@ -199,7 +115,7 @@ class HubClient:
                 answer = self._request("HEAD", url, headers={"Accept-Encoding": "identity"}, accepted=_MOVED)
             except HubFailure as failure:
                 if failure.status == 404 and not failure.code:  # a HEAD has no body to say what is missing
-                    raise HubFailure(failure.message, status=404, code=_PATH_MISSING) from failure
+                    raise HubFailure(failure.message, status=404, code=PATH_MISSING) from failure
                 raise
             if "X-Xet-Hash" in answer.headers or not answer.has_redirect_location:
                 return _file(answer)
@@ -209,7 +125,8 @@ class HubClient:
     def infos(self, paths: Sequence[str]) -> dict[str, Entry]:
         """What several paths are, at most ``OPERATIONS``; those with nothing are left out. Raises HubFailure."""
         answer = self._request("POST", f"{self.location.api}/paths-info", json={"paths": list(paths)})
-        return {entry.path: entry for entry in _decode(answer, list[Entry]) if entry.type == "file"}
+        found = _decode(answer, list[Entry])
+        return {entry.path: entry for entry in found if entry.type == "file" and entry.xet_hash}
 
     def tree(self, prefix: str) -> Iterator[list[Entry]]:
         """Pages of all files whose path begins with ``prefix``. Raises HubFailure."""
@@ -254,7 +171,7 @@ class HubClient:
             raise HubFailure(_told(answer), status=422)
         if not report.success and not report.failed:
             raise HubFailure("it was not done, and nothing is said of why")
-        return [Failed(each.path, _short(each.error)) for each in report.failed]
+        return [Failed(each.path, short(each.error)) for each in report.failed]
 
     def access(self, kind: Literal["read", "write"]) -> Access:
         """A token for the storage. Raises HubFailure."""
@@ -269,10 +186,10 @@ class HubClient:
         try:
             headers = dict(build_hf_headers(library_name="deltawire", library_version=__version__))
         except (OSError, ValueError, OIDCError) as error:  # what a file, or whoever gives out tokens, says
-            raise HubFailure(f"no token could be had: {error}", code=_NO_TOKEN) from error
+            raise HubFailure(f"no token could be had: {error}", code=NO_TOKEN) from error
         if not all(value.isascii() and value.isprintable() for value in headers.values()):
             # the HTTP client would refuse it too, and show it
-            raise HubFailure("what HF_TOKEN or its file holds is no token: it has odd characters", code=_NO_TOKEN)
+            raise HubFailure("what HF_TOKEN or its file holds is no token: it has odd characters", code=NO_TOKEN)
         return headers
 
     def repeat(self, what: str, action: Callable[[], T]) -> T:
@@ -330,7 +247,7 @@ class HubClient:
             streamed = client.send(request, follow_redirects=False, stream=True)
             answer = _taken_in(streamed)
         except OfflineModeIsEnabled as error:
-            raise HubFailure(f"{self.location.endpoint} was not asked: HF_HUB_OFFLINE is set", code=_OFFLINE) from error
+            raise HubFailure(f"{self.location.endpoint} was not asked: HF_HUB_OFFLINE is set", code=OFFLINE) from error
         except (httpx2.HTTPError, httpx2.InvalidURL, httpx2.StreamError, OSError) as error:
             raise HubFailure(f"{type(error).__name__}: {error}") from error
         if answer.status_code < 300 or answer.status_code in accepted:
@@ -371,7 +288,7 @@ def _decode(answer: httpx2.Response, kind: type[T]) -> T:
 def _file(answer: httpx2.Response) -> File:
     size = answer.headers.get("X-Linked-Size") or answer.headers.get("Content-Length") or ""
     xet_hash = answer.headers.get("X-Xet-Hash") or ""
-    if not size.isdecimal() or len(size) > 16 or int(size) > _LARGEST or not _HASH.fullmatch(xet_hash):
+    if not size.isdecimal() or len(size) > 16 or int(size) > _LARGEST or not re.fullmatch(_HASH, xet_hash):
         raise HubFailure("the answer has no size or no hash of the file")
     modified = answer.headers.get("Last-Modified")
     try:
@@ -386,10 +303,6 @@ def _told(answer: httpx2.Response) -> str:
         return f"it has moved to {answer.headers['Location'].partition('?')[0]}"
     body = answer.content[:1000].decode(errors="replace")  # whatever letters it says it is in: not all are letters
     return answer.headers.get("X-Error-Message") or body or answer.reason_phrase
-
-
-def _short(said: str) -> str:
-    return " ".join(said[:2000].split())[:300]
 
 
 def _reset(answer: httpx2.Response) -> float | None:

@@ -10,7 +10,8 @@ from itertools import islice
 
 from deltawire.errors import StoreUnavailableError
 from deltawire.store.base import Bytes, Store, WriteBatch
-from deltawire.store.hub_client import ATTEMPTS, OPERATIONS, File, HubClient, HubFailure, Operation
+from deltawire.store.hub_client import ATTEMPTS, OPERATIONS, Entry, File, HubClient, Operation
+from deltawire.store.hub_failure import HubFailure
 from deltawire.store.hub_xet import XetStorage, XetUpload
 
 Naming = Callable[[str, File], Operation]
@@ -39,49 +40,51 @@ def name_files(client: HubClient, files: Mapping[str, File], naming: Naming = ad
     refused: dict[str, str] = {}
     remaining = iter(files.items())
     while some := dict(islice(remaining, OPERATIONS)):
-        refused |= _name(client, some, naming)
+
+        def is_named(path: str, entry: Entry | None, some: Mapping[str, File] = some) -> bool:
+            file = some[path]
+            return entry is not None and (entry.xet_hash, entry.size) == (file.xet_hash, file.size)
+
+        refused |= _settle(client, {path: naming(path, file) for path, file in some.items()}, is_named)
     return refused
-
-
-def _name(client: HubClient, files: dict[str, File], naming: Naming) -> dict[str, str]:
-    missing, reasons = dict(files), dict[str, str]()
-    failure = HubFailure("names vanished")
-    for attempt in range(ATTEMPTS):
-        if attempt:
-            client.pause(failure, attempt, _what(missing))
-        try:
-            failed = client.batch([naming(path, file) for path, file in missing.items()])
-        except HubFailure as caught:
-            failure = caught
-            if caught.undone and not caught.transient:
-                break
-            if caught.undone:
-                continue
-        else:
-            reasons = {each.path: each.error for each in failed}
-            failure = HubFailure("the names are not there, or are another content's, though the Hub has accepted them")
-        found = client.repeat(_what(missing), partial(client.infos, list(missing)))
-        missing = {
-            path: file
-            for path, file in missing.items()
-            if path not in found or (found[path].xet_hash, found[path].size) != (file.xet_hash, file.size)
-        }
-        if not missing:
-            return {}
-    if reasons and failure.status is None:
-        return {path: reasons.get(path, "it is not there afterwards") for path in missing}
-    raise failure.as_error(_what(missing), client.location) from failure
 
 
 def remove_files(client: HubClient, paths: Sequence[str]) -> None:
     """Take names away, of which some may not be there, at most ``OPERATIONS``. Raises StoreError. STO-6"""
-    there = list(paths)
+    operations: dict[str, Operation] = {path: {"type": "deleteFile", "path": path} for path in paths}
+    left = _settle(client, operations, lambda _, entry: entry is None, believed=True)
+    for path, reason in left.items():
+        raise StoreUnavailableError(f"the Hub has not deleted {len(left)} objects, such as {path}: {reason}")
+
+
+def _settle(
+    client: HubClient,
+    operations: Mapping[str, Operation],
+    is_done: Callable[[str, Entry | None], bool],
+    *,
+    believed: bool = False,
+) -> dict[str, str]:
+    """Send operations that may be repeated, by their paths, until looking shows that all are done.
+
+    Args:
+        client: of the bucket.
+        operations: at most ``OPERATIONS``.
+        is_done: tells of a path and what is there.
+        believed: an answer that lists no failure needs no look.
+
+    Returns:
+        Paths of what is not done in the end though the Hub has answered, and what was said of them.
+
+    Raises:
+        StoreError: the Hub did not answer, or refused it all, or accepted what then does not show.
+    """
+    left, reasons = dict(operations), dict[str, str]()
     failure: HubFailure | None = None
     for attempt in range(ATTEMPTS):
         if failure is not None:
-            client.pause(failure, attempt, _what(there))
+            client.pause(failure, attempt, _what(left))
         try:
-            failed = client.batch([{"type": "deleteFile", "path": path} for path in there])
+            failed = client.batch(list(left.values()))
         except HubFailure as caught:
             failure = caught
             if caught.undone and not caught.transient:
@@ -89,15 +92,18 @@ def remove_files(client: HubClient, paths: Sequence[str]) -> None:
             if caught.undone:
                 continue
         else:
-            if not failed:
-                return
-            failure = HubFailure(f"it was not done: {failed[0].error}")  # or there was nothing
-        found = client.repeat(_what(there), partial(client.infos, there))
-        there = [path for path in there if path in found]
-        if not there:
-            return
+            if believed and not failed:
+                return {}
+            reasons = {each.path: each.error for each in failed}
+            failure = HubFailure("the names are not there, or are another content's, though the Hub has accepted them")
+        found = client.repeat(_what(left), partial(client.infos, list(left)))
+        left = {path: operation for path, operation in left.items() if not is_done(path, found.get(path))}
+        if not left:
+            return {}
     assert failure is not None  # noqa: S101 - at least one attempt was made
-    raise failure.as_error(_what(there), client.location) from failure
+    if reasons and failure.status is None:
+        return {path: reasons.get(path, "it does not show") for path in left}
+    raise failure.as_error(_what(left), client.location) from failure
 
 
 def _what(paths: Iterable[str]) -> str:

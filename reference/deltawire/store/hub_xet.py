@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import threading
 import time
-import weakref
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
 from datetime import timedelta
@@ -14,7 +12,9 @@ from typing import Any, Literal, TypeVar
 
 from deltawire.errors import MissingDependencyError
 from deltawire.store.base import Bytes
-from deltawire.store.hub_client import CONTENT_GONE, STORAGE_REFUSED, Access, File, HubClient, HubFailure
+from deltawire.store.forks import BeginsAnew
+from deltawire.store.hub_client import Access, File, HubClient
+from deltawire.store.hub_failure import CONTENT_GONE, STORAGE_REFUSED, HubFailure
 from deltawire.store.watchdog import Watchdog
 
 try:
@@ -22,8 +22,6 @@ try:
 except ImportError as missing:
     raise MissingDependencyError("hf:// needs a recent hf_xet: pip install 'deltawire[hf]'") from missing
 
-EMPTY = "0" * 64
-"""Hash of a file of no bytes, which is not stored."""
 _SAFETY_SECONDS = 60
 """A token that expires sooner is not used any more."""
 PATIENCE_SECONDS = 120.0
@@ -53,7 +51,7 @@ _Kind = Literal["read", "write"]
 _Use = Literal["read", "write", "unique"]
 
 
-class XetStorage:
+class XetStorage(BeginsAnew):
     """Reads and stores content. A token is kept until it is about to expire: each costs an API call.
 
     Safe to use from several threads, and made again in a forked child.
@@ -61,8 +59,7 @@ class XetStorage:
 
     def __init__(self, client: HubClient) -> None:
         self._client = client
-        self.begin_anew()
-        _ALL.add(self)
+        super().__init__()
 
     def begin_anew(self) -> None:
         """Hold nothing, not even the lock, which another thread may have held when this process was forked."""
@@ -223,14 +220,3 @@ class XetUpload:
     def _bounded(self, work: Callable[[], T]) -> T:
         with self._storage.patience(self._bytes, self._commit.abort):
             return self._storage.guarded("write", work)
-
-
-_ALL: weakref.WeakSet[XetStorage] = weakref.WeakSet()
-
-
-def _begin_anew() -> None:
-    for storage in _ALL:
-        storage.begin_anew()
-
-
-os.register_at_fork(after_in_child=_begin_anew)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import os
 import threading
-import weakref
 from collections import OrderedDict
 from hashlib import sha256
+
+from deltawire.store.forks import BeginsAnew
 
 LARGEST = 1 << 20
 """Larger contents are not kept."""
@@ -16,14 +16,13 @@ _ONCE = 1024
 """Of how many contents it is known what they were when they were read first."""
 
 
-class RecentContents:
+class RecentContents(BeginsAnew):
     """The contents used last, by a hash that is made of them, so that none can be out of date. For several threads."""
 
     def __init__(self, *, largest: int = LARGEST, together: int = TOGETHER) -> None:
         self._largest = largest
         self._together = together
-        self.begin_anew()
-        _ALL.add(self)
+        super().__init__()
 
     def begin_anew(self) -> None:
         """Keep nothing, not even the lock, which another thread may have held when this process was forked."""
@@ -65,14 +64,3 @@ class RecentContents:
                     self._once.popitem(last=False)
         if before == digest:
             self.keep(content_hash, content)
-
-
-_ALL: weakref.WeakSet[RecentContents] = weakref.WeakSet()
-
-
-def _begin_anew() -> None:
-    for recent in _ALL:
-        recent.begin_anew()
-
-
-os.register_at_fork(after_in_child=_begin_anew)
