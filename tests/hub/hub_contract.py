@@ -14,7 +14,8 @@ import pytest
 from deltawire.errors import LimitExceededError, ObjectExistsError, ObjectNotFoundError, StoreUnfitError
 from deltawire.store import ReplaceIf
 from deltawire.store.hub import HubStore
-from tests.store.contract import Outside, StoreContract, at_once
+from tests.store.contract import StoreContract
+from tests.store.many import Outside, at_once
 
 MANY = 1001
 """More than one batch takes, and more than a page holds."""

@@ -26,7 +26,8 @@ from deltawire.errors import (
 from deltawire.store import LocalStore, ReplaceIf
 from deltawire.store.local import MAX_SEGMENT_BYTES
 from deltawire.store.posix_files import folder_lock
-from tests.store.contract import ConditionalContract, at_once, count_up
+from tests.store.contract import ConditionalContract, count_up
+from tests.store.many import at_once
 
 
 class FolderOutside:

@@ -4,7 +4,7 @@ import pytest
 
 from deltawire.errors import StoreUnavailableError
 from deltawire.store import S3Store
-from tests.store.contract import at_once
+from tests.store.many import at_once
 from tests.store.s3_contract import S3Contract
 from tests.store.servers import S3Server
 

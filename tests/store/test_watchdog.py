@@ -7,7 +7,7 @@ import pytest
 
 from deltawire.store import watchdog
 from deltawire.store.watchdog import Watchdog
-from tests.store.contract import at_once
+from tests.store.many import at_once
 
 
 @pytest.fixture(autouse=True)

@@ -34,8 +34,8 @@ from deltawire.producer.commit import Outcome, check_retained, create_record
 from deltawire.producer.comparing import HeldArray
 from deltawire.producer.envelope import envelope
 from deltawire.producer.hints import write_head
+from deltawire.producer.metadata import check_metadata
 from deltawire.producer.opening import check_arbitration, undeclared
-from deltawire.producer.publisher import check_metadata
 from deltawire.producer.signing import Signing, as_signing, encode, reader_for
 from deltawire.reading.stream import Committed, StreamReader, check_anchor
 from deltawire.reading.transfer import Transfer

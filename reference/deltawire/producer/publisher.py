@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import threading
 import time
 from collections.abc import Mapping, Sequence
@@ -39,6 +38,7 @@ from deltawire.producer.encoding import Encoder, EncodingPool
 from deltawire.producer.envelope import envelope
 from deltawire.producer.hints import write_head
 from deltawire.producer.lease import DEFAULT_TTL, LeaseTerms
+from deltawire.producer.metadata import check_metadata
 from deltawire.producer.opening import Line, open_line
 from deltawire.producer.published import Published, PublishTimings
 from deltawire.producer.signing import as_signing, encode
@@ -443,22 +443,3 @@ class Publisher:
         record = committed.record
         head = envelope(self.stream_id, "head", epoch=record.epoch, writer_features=self._features)
         return HeadRecord(**head, version=record.version, anchor=self._line.anchor)
-
-
-def check_metadata(metadata: Mapping[str, Any] | None, limits: Limits) -> None:
-    """Refuse metadata that is not JSON or too large. Raises InvalidArgumentError, LimitExceededError."""
-    if not _has_names(metadata or {}):
-        raise InvalidArgumentError("metadata is not JSON: the members of an object are named by strings")
-    try:
-        # Stricter than the encoder of records, which turns NaN into null and dates into strings.
-        size = len(json.dumps(metadata or {}, allow_nan=False, ensure_ascii=False, separators=(",", ":")).encode())
-    except (TypeError, ValueError, RecursionError) as error:
-        raise InvalidArgumentError(f"metadata is not JSON: {error}") from None
-    limits.check("metadata_bytes", size, "metadata")
-
-
-def _has_names(value: object) -> bool:
-    """Whether every mapping within has strings as keys; both encoders would take others, each in its own way."""
-    if isinstance(value, Mapping):
-        return all(isinstance(key, str) and _has_names(child) for key, child in value.items())
-    return not isinstance(value, (list, tuple)) or all(map(_has_names, value))
