@@ -7,21 +7,19 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from email.message import Message
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import BinaryIO
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 from deltawire_conformance.case import Fault
 from deltawire_conformance.simulator.answers import S3Answer, refusal
 from deltawire_conformance.simulator.bodies import MalformedBody, read_body
 from deltawire_conformance.simulator.faults import Faults
+from deltawire_conformance.simulator.handler import QuietHandler, QuietServer
 from deltawire_conformance.simulator.noting import Log, Noted
 from deltawire_conformance.simulator.objects import Objects
 from deltawire_conformance.simulator.operations import PAGE, Operations, S3Request
 
 BUCKET = "streams"
 CREDENTIALS = {"AWS_ACCESS_KEY_ID": "conformance", "AWS_SECRET_ACCESS_KEY": "conformance-secret"}
-_IDLE_SECONDS = 60
 
 
 class Stage:
@@ -149,35 +147,14 @@ class Simulator:
         return answer, "cut_body" in actions
 
 
-class _Server(ThreadingHTTPServer):
-    daemon_threads = True
-    block_on_close = False
-    request_queue_size = 128
-
+class _Server(QuietServer):
     def __init__(self, simulator: Simulator) -> None:
         self.simulator = simulator
         super().__init__(("127.0.0.1", 0), _Handler)
 
-    def handle_error(self, request: object, client_address: object) -> None:
-        """A client that goes away is no news."""
 
-
-class _Handler(BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
-    timeout = _IDLE_SECONDS
-    disable_nagle_algorithm = True
-    wbufsize = -1
+class _Handler(QuietHandler):
     server: _Server
-    rfile: BinaryIO  # type: ignore[assignment]
-
-    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the name is inherited
-        """Requests are noted elsewhere."""
-
-    def handle_expect_100(self) -> bool:
-        """Ask for the body."""
-        done = super().handle_expect_100()
-        self.wfile.flush()
-        return done
 
     def _serve(self) -> None:
         headers = _headers(self.headers)

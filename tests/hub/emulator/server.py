@@ -6,21 +6,20 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Mapping
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any, BinaryIO
+from typing import Any
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 from deltawire_conformance.simulator.answers import refusal
 from deltawire_conformance.simulator.bodies import MalformedBody, read_body
+from deltawire_conformance.simulator.handler import QuietHandler, QuietServer
 from tests.hub.emulator.asking import Answer, Asked, Kind, Refused
 from tests.hub.emulator.faults import Fault, Faults
 from tests.hub.emulator.noting import Log, Noted
 
 Face = Callable[[Asked], Answer]
-_IDLE_SECONDS = 60
 
 
-class Server(ThreadingHTTPServer):
+class Server(QuietServer):
     """Serves on loopback.
 
     Args:
@@ -29,8 +28,6 @@ class Server(ThreadingHTTPServer):
         log: of all requests.
     """
 
-    daemon_threads = True
-    block_on_close = False
     request_queue_size = 256
 
     def __init__(self, port: int, faults: Faults, log: Log) -> None:
@@ -59,9 +56,6 @@ class Server(ThreadingHTTPServer):
             for found in self._open:
                 _shut(found)
 
-    def handle_error(self, request: Any, client_address: Any) -> None:
-        """A client that goes away is no news."""
-
     def do(self, asked: Asked) -> Answer:
         """Do a request, without faults."""
         try:
@@ -73,21 +67,8 @@ class Server(ThreadingHTTPServer):
             return Answer(status=500)
 
 
-class _Handler(BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
-    timeout = _IDLE_SECONDS
-    disable_nagle_algorithm = True
-    wbufsize = -1
+class _Handler(QuietHandler):
     server: Server
-    rfile: BinaryIO  # type: ignore[assignment]
-
-    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the name is inherited
-        """Requests are noted elsewhere."""
-
-    def handle_expect_100(self) -> bool:
-        done = super().handle_expect_100()
-        self.wfile.flush()
-        return done
 
     def _serve(self) -> None:
         parts = urlsplit(self.path)
