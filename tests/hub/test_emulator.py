@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import re
 import struct
 import subprocess
 import sys
@@ -263,3 +264,9 @@ def test_as_a_process_of_its_own() -> None:
         finally:
             process.terminate()
         assert process.wait(10) == 0
+
+
+def test_the_example_in_its_readme_runs() -> None:
+    text = (Path(__file__).parent / "emulator" / "README.md").read_text(encoding="utf-8")
+    (code,) = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+    exec(compile(code, "README.md", "exec"), {})
