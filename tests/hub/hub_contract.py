@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import random
-import signal
-import time
 from abc import abstractmethod
 from typing import Protocol
 
@@ -15,6 +12,7 @@ from deltawire.errors import LimitExceededError, ObjectExistsError, ObjectNotFou
 from deltawire.store import ReplaceIf
 from deltawire.store.hub import HubStore
 from tests.store.contract import StoreContract
+from tests.store.forking import in_a_forked_child
 from tests.store.many import Outside, at_once
 
 MANY = 1001
@@ -130,21 +128,12 @@ class HubContract(StoreContract):
         """Neither runtimes nor sockets survive a fork; a data loader's workers are often forked."""
         store.put("x", b"parent", mode="create")
         assert store.get_range("x", 0, 6) == b"parent"
-        child = os.fork()
-        if child == 0:
-            try:
-                seen = store.get_range("x", 0, 6)
-                store.put("y", seen + b" and child", mode="create")
-                store.write_batch().finish()
-            finally:
-                os._exit(0)
-        for _ in range(300):
-            if os.waitpid(child, os.WNOHANG) != (0, 0):
-                break
-            time.sleep(0.1)
-        else:
-            os.kill(child, signal.SIGKILL)
-            os.waitpid(child, 0)
+
+        def work() -> None:
+            store.put("y", store.get_range("x", 0, 6) + b" and child", mode="create")
+            store.write_batch().finish()
+
+        in_a_forked_child(work)
         assert store.get("y", max_bytes=20).data == b"parent and child"
 
     def test_several_threads_share_a_store(self, store: HubStore, other: HubStore) -> None:

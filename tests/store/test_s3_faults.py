@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import signal
-import time
 import uuid
 from collections.abc import Callable, Iterator
 
@@ -21,6 +18,7 @@ from deltawire.errors import (
 )
 from deltawire.store import ReplaceIf, S3Store, s3_client
 from tests.store.faulty_proxy import Fault, FaultyProxy, faulty_proxy
+from tests.store.forking import in_a_forked_child
 from tests.store.servers import BUCKET, S3Server, free_port
 
 PART = 5 << 20
@@ -205,20 +203,7 @@ def test_a_large_stream_in_an_outage_leaves_nothing(store: S3Store, proxy: Fault
 def test_a_forked_child_opens_its_own_connections(store: S3Store) -> None:
     """Neither event loops nor sockets survive a fork; a data loader's workers are often forked."""
     store.put("x", b"parent", mode="create")
-    child = os.fork()
-    if child == 0:
-        try:
-            seen = store.get("x", max_bytes=10).data
-            store.put("y", seen, mode="create")
-        finally:
-            os._exit(0)
-    for _ in range(300):
-        if os.waitpid(child, os.WNOHANG) != (0, 0):
-            break
-        time.sleep(0.1)
-    else:
-        os.kill(child, signal.SIGKILL)
-        os.waitpid(child, 0)
+    in_a_forked_child(lambda: store.put("y", store.get("x", max_bytes=10).data, mode="create"))
     assert store.get("y", max_bytes=10).data == b"parent"
 
 
